@@ -181,7 +181,7 @@ def _told(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _flags(origin: dict[str, Any]) -> str:
-    """Assertions with their severity; of rows of earlier releases and imported ones the names."""
+    """Assertions with their severity; of imported rows the names."""
     told = [f"{flag['assertion']} {flag['severity']:.3g}" for flag in origin["flags"]]
     return ", ".join(told) or origin["assertion"] or ""
 

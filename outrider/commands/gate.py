@@ -41,6 +41,6 @@ def gate(
 
 def _policy(evidence: Mapping[str, Any]) -> str:
     """File and beginning of the digest of a verdict's policy."""
-    policy = evidence.get("policy") or {}
-    named = " ".join(filter(None, (policy.get("file"), policy.get("digest", "")[:12])))
+    policy = evidence["policy"]
+    named = " ".join(filter(None, (policy["file"], policy["digest"][:12])))
     return f" (policy {named})" if named else ""

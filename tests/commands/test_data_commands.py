@@ -1,6 +1,5 @@
 """Commands against a service on loopback: real HTTP, real key, real trainer thread."""
 
-import dataclasses
 import json
 import os
 import re
@@ -46,6 +45,7 @@ from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.web.data_docs_page import data_docs_routes
 from tests.databases import migrated_for
+from tests.gate_evidence import kept_evidence
 from tests.running_jobs import run_until
 
 CONFIG = """
@@ -430,11 +430,11 @@ def test_a_file_that_is_no_table_is_a_config_error(project: Path) -> None:
 def test_a_verdict_names_its_policy(project: Path) -> None:
     settings = load_settings(project / "outrider.toml")
     engine = open_database(settings.database_url)
-    policy = dataclasses.asdict(gate.Policy(file="gate.toml", digest="0123456789abcdef", text="version = 1"))
+    policy = gate.Policy(file="gate.toml", digest="0123456789abcdef", text="version = 1")
     with write(engine) as connection:
         keep_verdict(
             connection, model="m", candidate="2", champion="1", promoted=False, reasons=["failed"],
-            evidence={"policy": policy}, now_us=1,
+            evidence=kept_evidence(policy=policy), now_us=1,
         )  # fmt: skip
     engine.dispose()
     (verdict,) = run("gate")["gates"]

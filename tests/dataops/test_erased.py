@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import Engine, select, update
+from sqlalchemy import Engine, select
 
 from outrider.assertions import Batch
 from outrider.dataops.datasets import changes, quarantine
@@ -24,7 +24,7 @@ from outrider.dataops.upkeep.compaction import compact
 from outrider.dataset_reference import load_dataset, open_dataset
 from outrider.errors import ConfigError, Erased, NotFound
 
-from .erased_world import GONE, MARKER, NUMBER, VERSION, World, table_of_rows, traces, world
+from .erased_world import GONE, MARKER, NUMBER, World, table_of_rows, traces, world
 
 __all__ = ["world"]
 
@@ -225,22 +225,6 @@ def test_content_that_other_datasets_share_stays(world: World) -> None:
     assert (after["one@1"], after["two@1"]) == (first, second)
     erase_rows(world.engine, world.objects, ["p"])
     assert {name: len(world.content()[name][1]) for name in ("one@1", "two@1")} == {"one@1": 0, "two@1": 0}
-
-
-def test_versions_of_earlier_releases_are_erased_from(world: World) -> None:
-    """Without a sum of lanes, digests of rows, a schema and parts of files."""
-    with write(world.engine) as connection:
-        connection.execute(update(VERSION).values(state=None, arrow_schema=None))
-        connection.exec_driver_sql("UPDATE dataset_row SET digest = NULL")
-        connection.exec_driver_sql("UPDATE dataset_file SET parts = NULL")
-    erase_rows(world.engine, world.objects, [GONE])
-    version, rows, _ = world.content()["d@3"]
-    assert [row["id"] for row in rows] == ["b", "a", "c", "d", "e"]
-    assert version.state is None
-    with world.engine.connect() as connection:
-        train = datasets.read(connection, world.objects, version, part="train")
-    assert train.keys.tolist() == ["a", "c", "d", "e"]
-    assert traces(world, MARKER, GONE) == []
 
 
 def test_nothing_of_an_unknown_record_changes(world: World) -> None:

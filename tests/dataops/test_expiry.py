@@ -93,8 +93,8 @@ def test_members_label_requests_and_dataset_rows_stay_without_neighbours(stored:
         " position, population, is_audit) VALUES ('toy', 'r30', 'random', '', 1, 1, 0, 0, 0, 0)"
     )
     stored.execute(
-        "INSERT INTO dataset_row (dataset, file, number, position, record_id, part)"
-        " VALUES ('d', 1, 1, 0, 'r40', 'train')"
+        "INSERT INTO dataset_row (dataset, file, number, position, record_id, part, digest)"
+        " VALUES ('d', 1, 1, 0, 'r40', 'train', x'00')"
     )
     found = stored.kept(1, 10, Around(1, 60))
     assert found == {2: [0, 1, 2], 5: [0, 1, 2], 7: [2], 10: [0]}

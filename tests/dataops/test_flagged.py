@@ -497,7 +497,7 @@ def test_counting_what_is_new_takes_work_in_proportion_to_the_labels(tmp_path: P
                 insert(improvement_tables.DatasetRow),
                 [
                     {"dataset": "d", "file": 1, "number": 1, "position": row, "record_id": f"r{row}"}
-                    | {"label_seq": 1, "label_row": row}
+                    | {"label_seq": 1, "label_row": row, "digest": bytes(64)}
                     for row in range(rows // 2)
                 ],
             )
@@ -560,7 +560,8 @@ def part_steps(engine: Engine, rows: range) -> int:
         for row in rows
     ]
     held = [
-        {"dataset": "d", "file": 1, "position": row, "number": 1, "record_id": f"r{row}", "part": "held_out"}
+        {"dataset": "d", "file": 1, "position": row, "number": 1, "record_id": f"r{row}"}
+        | {"part": "held_out", "digest": bytes(64)}
         for row in rows
     ]
     with write(engine) as connection:

@@ -30,6 +30,7 @@ from outrider.dataops.improvement.gate import (
 )
 from outrider.dataops.improvement.gate_check import Check
 from outrider.dataops.improvement.verdicts import VerdictRow
+from tests.gate_evidence import kept_evidence
 
 
 def pair(champion: int, candidate: int, *, rows: int = 1000, tries: int = 1) -> PairedEvidence:
@@ -313,7 +314,7 @@ def test_bounds_without_end_are_drawn(
 ) -> None:
     excess = {"value": low, "low": low, "high": high, "rows": 9}
     part = {"dataset": "held", "fault": "", "excess": excess}
-    evidence = {"policy": {"max_drop": most, "min_gain": 0.0}, "held_out": part}
+    evidence = kept_evidence(policy=Policy(max_drop=most), held_out=part)
     (shown,) = VerdictRow("v", "m", "2", "1", False, [], evidence, 0).bounds
     assert shown.outcome == outcome
     assert np.isfinite([shown.value, shown.low, shown.high]).all()

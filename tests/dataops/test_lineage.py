@@ -25,7 +25,7 @@ def remember(engine: Engine, versions: int) -> None:
             edges.append(("dataset", f"d@{number}", "dataset", f"d@{number - 1}", "parent"))
     names = ("child_kind", "child", "parent_kind", "parent", "role")
     version: dict[str, Any] = {"dataset": "d", "model": "m", "digest": "d", "rows": 3, "created_us": 1}
-    version["manifest"] = {"files": [], "counts": row_counts([])}
+    version |= {"manifest": {"counts": row_counts([])}, "arrow_schema": b"", "state": b""}
     with write(engine) as connection:
         connection.execute(
             insert(improvement_tables.LineageEdge),

@@ -12,6 +12,7 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.errors import GateRefused
+from tests.gate_evidence import kept_evidence
 
 
 def test_no_champion_without_verdict_or_named_override() -> None:
@@ -42,7 +43,7 @@ def test_a_pass_against_another_champion_does_not_count(engine: Engine, tmp_path
             )  # fmt: skip
             keep_verdict(
                 connection, model="m", candidate=version, champion="1", promoted=False, reasons=["all"],
-                evidence={"passed": True}, now_us=3,
+                evidence=kept_evidence(passed=True), now_us=3,
             )  # fmt: skip
         asked = {"by": "ann", "reason": "", "is_forced": False, "now_us": 4}
         promote_for(connection, "m", "2", **asked)  # type: ignore[arg-type]

@@ -75,10 +75,10 @@ def test_what_is_needed_stays_with_all_of_its_rows(tmp_path: Path, need: str) ->
         statement = {
             "request": "INSERT INTO label_request (model, record_id, policy, reason, probability, round,"
             " created_us, position, population, is_audit) VALUES ('toy', 'a19', 'u', 'u', 1, 1, 0, 0, 0, 0)",
-            "dataset": "INSERT INTO dataset_row (dataset, file, position, number, record_id, part)"
-            " VALUES ('d', 1, 0, 1, 'a19', 'train')",
-            "quarantine": "INSERT INTO quarantine (dataset, record_id, reasons, at_us)"
-            " VALUES ('d', 'a19', '', 0)",
+            "dataset": "INSERT INTO dataset_row (dataset, file, position, number, record_id, part, digest)"
+            " VALUES ('d', 1, 0, 1, 'a19', 'train', x'00')",
+            "quarantine": "INSERT INTO quarantine (dataset, record_id, reasons, at_us, state, rules)"
+            " VALUES ('d', 'a19', '', 0, 'held', 'r')",
             "label": "INSERT INTO label (seq, row, model, record_id, source, value, label, ts_us,"
             " received_us) VALUES (1, 0, 'toy', 'a19', 'human', '1', '{}', 0, 0)",
             "review": "INSERT INTO review (flag_id, model, assertion, is_error, source, note, at_us)"

@@ -7,13 +7,12 @@ the changed rows.
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, bindparam, insert, or_, select, update
@@ -38,12 +37,10 @@ from .versions import (
     Version,
     is_erased_from,
     kept_columns,
-    lives,
     lives_of,
     named,
     newest,
     read_table,
-    schema_of,
     told,
 )
 
@@ -102,8 +99,6 @@ class Draft:
     """Whether the new version holds the added rows alone."""
     unfit: Mapping[str, str] = field(default_factory=dict)
     """Columns that no model reads and whose values did not fit, with the reason."""
-    filled: Sequence[Life] = field(default=(), repr=False)
-    """All rows of a parent from before rows had digests, with theirs."""
 
     @property
     def rows(self) -> int:
@@ -176,11 +171,10 @@ def prepare(
         file: StoredFile | None = _stored(objects, table, provenance)
         added = list(zip(provenance, digests, strict=True))
         return Draft(dataset, batch.model, parent, table.schema, file, added, lanes(digests), is_whole=True)
-    table = empty_table(schema_of(connection, objects, parent)) if batch is None else kept_columns(batch)
+    table = empty_table(parent.schema) if batch is None else kept_columns(batch)
     table, provenance = _in_order(table, provenance)
-    filled = _digested(connection, objects, parent) if parent.state is None else []
     ids = [*(origin.record_id for origin in provenance), *removed]
-    known = {life.origin.record_id: life for life in filled} or lives_of(connection, dataset, ids)
+    known = lives_of(connection, dataset, ids)
     if missing := sorted(set(removed).difference(known)):
         raise ValueError(f"dataset {dataset!r} has no row {_named(missing)} to remove")
     schema, unfit = _evolved(connection, objects, parent, table, reads)
@@ -194,7 +188,7 @@ def prepare(
         ended = [known[name] for name in removed]
         ended += [known[origin.record_id] for origin, _ in added if origin.record_id in known]
         come = lanes([*(digest for _, digest in added), *(one.digest for one in relabelled)])
-        change = come - _lanes_of([*ended, *(one.before for one in relabelled)])
+        change = come - lanes([life.digest for life in [*ended, *(one.before for one in relabelled)]])
         if early is not None:
             file = early.result()
         else:
@@ -211,7 +205,6 @@ def prepare(
         relabelled,
         ended,
         unfit=unfit,
-        filled=filled,
     )
 
 
@@ -240,7 +233,7 @@ def commit(
     current = newest(connection, draft.dataset)
     schema = _rebased(connection, draft, current)
     number = 1 if current is None else current.number + 1
-    state = draft.lanes if draft.is_whole or current is None else _state(current, draft) + draft.lanes
+    state = draft.lanes if draft.is_whole or current is None else current.lanes + draft.lanes
     rows = draft.rows
     if current is not None and draft.parent is not None and not draft.is_whole:
         rows += current.rows - draft.parent.rows
@@ -288,13 +281,6 @@ def _stored(objects: ObjectStore, table: pa.Table, provenance: Sequence[Provenan
     return StoredFile(objects.put(data), table.num_rows, len(data), parts)
 
 
-def _digested(connection: Connection, objects: ObjectStore, parent: Version) -> list[Life]:
-    """All rows of a version that has no digests of rows yet, with theirs."""
-    digests = digests_of(read_table(connection, objects, parent))
-    known = zip(lives(connection, parent), digests, strict=True)
-    return [replace(life, digest=digest) for life, digest in known]
-
-
 def _evolved(
     connection: Connection,
     objects: ObjectStore,
@@ -303,7 +289,7 @@ def _evolved(
     reads: Callable[[str], bool],
 ) -> tuple[pa.Schema, dict[str, str]]:
     """Schema of the version to come, and columns whose values it cannot hold."""
-    before = schema_of(connection, objects, parent)
+    before = parent.schema
     schema, unfit = merged_schema(before, table.schema, parent.id, reads)
     inexact = inexact_columns(table, schema, "the rows to append")
     widened = [name for name in before.names if schema.field(name).type != before.field(name).type]
@@ -338,9 +324,7 @@ def _divided(
 def _lies(known: Mapping[str, Life], origin: Provenance, digest: bytes) -> bool:
     """Test for a row whose file holds everything but its labels."""
     life = known.get(origin.record_id)
-    if life is None or life.digest is None:
-        return False
-    return life.digest[:32] == digest[:32] and life.origin.part == origin.part
+    return life is not None and life.digest[:32] == digest[:32] and life.origin.part == origin.part
 
 
 def _labels(table: pa.Table, rows: Sequence[int]) -> dict[int, str]:
@@ -380,27 +364,16 @@ def _rebased(connection: Connection, draft: Draft, current: Version | None) -> p
     if known == now:
         return draft.schema
     where = f"dataset {draft.dataset!r}: prepared on version {known or None}, but the newest is {now or None}"
-    if current is None or current.arrow_schema is None or draft.is_whole or draft.filled:
+    if current is None or draft.is_whole:
         raise StaleParent(f"{where}; prepare it again")
     changed = connection.scalars(_CHANGED, named(draft.dataset, draft.touched) | {"known": known})
     if ids := sorted(set(changed)):
         raise StaleParent(f"{where}, and both change row {_named(ids)}; prepare it again")
-    before = pa.ipc.read_schema(pa.py_buffer(current.arrow_schema))
+    before = current.schema
     schema, unfit = merged_schema(before, draft.schema, current.id)
     if unfit or any(schema.field(name).type != before.field(name).type for name in before.names):
         raise StaleParent(f"{where} with other types; prepare it again")
     return schema
-
-
-def _state(current: Version, draft: Draft) -> Lanes:
-    """Lanes of all rows of the newest version."""
-    if current.state is None:
-        return _lanes_of(draft.filled)
-    return np.frombuffer(current.state, dtype="<u2").astype(np.uint16)
-
-
-def _lanes_of(lives: Iterable[Life]) -> Lanes:
-    return lanes([life.digest for life in lives if life.digest is not None])
 
 
 def _manifest(
@@ -424,9 +397,6 @@ def _manifest(
 def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
     """Write the version's file, the lives that end, and new lives."""
     dataset = draft.dataset
-    if draft.filled:
-        digests = [(life.digest, dataset, *_place(life)) for life in draft.filled]
-        update_rows(connection, DatasetRow, digests, "digest", where=_KEY)
     if draft.is_whole:
         mine = _ROW.c.dataset == dataset
         connection.execute(update(_ROW).where(mine, _ROW.c.removed.is_(None)).values(removed=number))

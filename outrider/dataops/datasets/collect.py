@@ -31,7 +31,7 @@ from outrider.dataops.state.tables import Flag, Record, Review, table_of
 from .label_fates import COLLECTED, LabelScope, label_fates, moved_labels
 from .quarantine import refused_unlabelled
 from .row_files import concat, one_schema, with_inputs
-from .versions import Provenance, newest, schema_of, take
+from .versions import Provenance, newest, take
 
 _RECORD = table_of(Record)
 _FLAG, _REVIEW = table_of(Flag), table_of(Review)
@@ -142,7 +142,7 @@ def collect(
         fresh += _weak_places(connection, scope, target, weak_confidence)
     found, rejected = _read(connection, blocks, fresh, target, payloads)
     version = newest(connection, scope.dataset)
-    schema = None if version is None else schema_of(connection, objects, version)
+    schema = None if version is None else version.schema
     fitting = one_schema(found, schema, "" if version is None else version.id, inputs)
     batches, kept = fitting.batches, fitting.places
     if known:

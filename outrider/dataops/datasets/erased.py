@@ -214,6 +214,7 @@ def _replace_lives(connection: Connection, dataset: str, lives: Iterable[Life]) 
             number=file,
             removed=file,
             record_id=_no_record(dataset, file, position),
+            digest=b"",
         ).model_dump()
         for file, position in places
     ]

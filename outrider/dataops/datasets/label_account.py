@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any, NotRequired
+from typing import Any
 
 from sqlalchemy import Connection, and_, exists, func, select
 from typing_extensions import TypedDict
@@ -36,9 +36,9 @@ class LabelAccount(TypedDict):
 
     labels: int
     rows: int
-    corrected: NotRequired[int]
-    """Rows of the dataset that got another label; absent from accounts of earlier releases."""
-    removed: NotRequired[int]
+    corrected: int
+    """Rows of the dataset that got another label."""
+    removed: int
     """Rows of the dataset whose label was withdrawn."""
     left_out: dict[str, int]
     """By key of ``WORDS``; with ``rows``, ``corrected`` and ``removed`` they add up to ``labels``."""
@@ -92,14 +92,14 @@ def account_words(account: LabelAccount) -> list[str]:
 
     Examples
     --------
-    >>> told = {"labels": 3, "rows": 1, "left_out": {"no_value": 2}, "refusals": {}, "of_other_models": 0}
-    >>> account_words(told)
+    >>> told = {"labels": 3, "rows": 1, "corrected": 0, "removed": 0, "of_other_models": 0}
+    >>> account_words(told | {"left_out": {"no_value": 2}, "refusals": {}})
     ['3 labels, 1 new row', '2 left out: no value of the target']
     """
     new = account["rows"]
     changes = [f"{new} new row{'' if new == 1 else 's'}"]
-    changes += [f"{count} corrected" for count in (account.get("corrected"),) if count]
-    changes += [f"{count} removed" for count in (account.get("removed"),) if count]
+    changes += [f"{count} corrected" for count in (account["corrected"],) if count]
+    changes += [f"{count} removed" for count in (account["removed"],) if count]
     lines = [f"{account['labels']} labels, {', '.join(changes)}"]
     left_out = {key: count for key, count in account["left_out"].items() if key != "refused"}
     lines += [f"{count} left out: {WORDS[key]}" for key, count in left_out.items()]
@@ -118,13 +118,13 @@ def refused_sentence(account: LabelAccount) -> str:
     Examples
     --------
     >>> reasons = {"inputs.x is null": 2}
-    >>> refused_sentence({"labels": 3, "rows": 1, "left_out": {"refused": 2}, "refusals": reasons})
+    >>> refused_sentence({"rows": 1, "corrected": 0, "left_out": {"refused": 2}, "refusals": reasons})
     '2 of 3 labelled rows left out: inputs.x is null (2)'
     """
     refused = account["left_out"].get("refused", 0)
     if not refused:
         return ""
-    offered = account["rows"] + account.get("corrected", 0) + refused
+    offered = account["rows"] + account["corrected"] + refused
     reasons = "; ".join(f"{reason} ({count:,})" for reason, count in account["refusals"].items())
     return f"{refused:,} of {offered:,} labelled rows left out: {reasons}"
 

@@ -11,7 +11,7 @@ from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound, nearest
 
 from .stored_rows import VersionRows
-from .versions import Version, content, schema_of, stored_rows
+from .versions import Version, content, stored_rows
 
 BATCH_ROWS = 8192
 
@@ -63,7 +63,7 @@ def scan(
     NotFound
         If the version lacks a column; the message names the nearest first.
     """
-    schema = schema_of(connection, objects, version)
+    schema = version.schema
     if columns is not None:
         for name in columns:
             if name not in schema.names:

@@ -41,14 +41,9 @@ class Run:
 
 
 def runs_of(
-    file: int, rows: int, parts: Sequence[Sequence[object]] | None, packed: Sequence[int] | None
-) -> list[tuple[str | None, Run]]:
-    """Runs of a file by its row groups, each with its part.
-
-    The part is None where the file says nothing of parts.
-    """
-    if parts is None:
-        return [(None, Run(file, 0, 0, rows))]
+    file: int, parts: Sequence[Sequence[object]], packed: Sequence[int] | None
+) -> list[tuple[str, Run]]:
+    """Runs of a file by its row groups, each with its part."""
     counts = [int(str(count)) for _, count in parts]
     positions = np.cumsum([0, *counts])[:-1].tolist()
     starts = positions if packed is None else packed

@@ -31,8 +31,8 @@ from outrider.dataops.state.improvement_tables import (
 from outrider.dataops.state.tables import table_of
 from outrider.errors import Erased, NotFound
 
-from .digests import NOT_CONTENT, digests_of
-from .row_files import conform, empty_table, schema_of_file
+from .digests import NOT_CONTENT, Lanes
+from .row_files import conform, empty_table
 from .stored_rows import Run, VersionRows, rows_at, runs_of, with_labels
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
@@ -94,8 +94,8 @@ class Version:
     rows: int
     manifest: dict[str, Any]
     created_us: int
-    arrow_schema: bytes | None = field(default=None, repr=False)
-    state: bytes | None = field(default=None, repr=False)
+    arrow_schema: bytes = field(repr=False)
+    state: bytes = field(repr=False)
 
     @property
     def id(self) -> str:
@@ -105,19 +105,22 @@ class Version:
     @property
     def bytes(self) -> int:
         """Size of its files."""
-        return int(self.manifest.get("bytes", sum(file["bytes"] for file in self._files)))
+        return int(self.manifest["bytes"])
 
     @property
     def added(self) -> int:
         """Rows that are in no version before."""
-        rows = sum(file["rows"] for file in self._files if file["added"] == self.number)
-        return int(self.manifest.get("changes", {"added": rows})["added"])
+        return int(self.manifest["changes"]["added"])
 
     @property
-    def _files(self) -> list[dict[str, Any]]:
-        """Files that the manifest of an old version lists."""
-        files: list[dict[str, Any]] = self.manifest.get("files", [])
-        return files
+    def schema(self) -> pa.Schema:
+        """Columns of its rows and their types."""
+        return pa.ipc.read_schema(pa.py_buffer(self.arrow_schema))
+
+    @property
+    def lanes(self) -> Lanes:
+        """Sum of the lanes of its rows."""
+        return np.frombuffer(self.state, dtype="<u2").astype(np.uint16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +134,8 @@ class Life:
     removed: int | None
     """First version that does not have it any more."""
     origin: Provenance
-    digest: bytes | None
-    """SHA-256 of its content and of its labels; None in old versions."""
+    digest: bytes
+    """SHA-256 of its content and of its labels."""
 
     @property
     def place(self) -> Place:
@@ -213,16 +216,6 @@ def made_since(connection: Connection, after_us: int) -> list[Version]:
     return [Version(**row._mapping) for row in connection.execute(query)]
 
 
-def schema_of(connection: Connection, objects: ObjectStore, version: Version) -> pa.Schema:
-    """Columns of a version's rows and their types."""
-    if version.arrow_schema is not None:
-        return pa.ipc.read_schema(pa.py_buffer(version.arrow_schema))
-    first = connection.execute(_files(version).limit(1)).first()
-    if first is None:
-        raise NotFound(f"{version.id} has no file in the database; restore a backup that has it")
-    return schema_of_file(content(connection.engine, objects, version, first.sha256))
-
-
 def provenance(connection: Connection, version: Version) -> list[Provenance]:
     """Provenance of every row of a version, in :func:`read`'s order."""
     return [life.origin for life in lives(connection, version)]
@@ -285,7 +278,7 @@ def read_table(
 
     With ``since``, only those of files that this version and later ones added.
     """
-    schema = schema_of(connection, objects, version)
+    schema = version.schema
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
     stored = stored_rows(connection, version, part=part, since=since)
@@ -308,7 +301,7 @@ def take(
     NotFound
         If the version lacks one of them.
     """
-    schema = schema_of(connection, objects, version)
+    schema = version.schema
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
     named_here = named(version.dataset, ids) | {"number": version.number}
@@ -335,7 +328,7 @@ def take(
 
 
 def _runs(file: Any) -> list[Run]:
-    return [run for _, run in runs_of(file.file, file.rows, file.parts, file.packed)]
+    return [run for _, run in runs_of(file.file, file.parts, file.packed)]
 
 
 def stored_rows(
@@ -346,12 +339,9 @@ def stored_rows(
     runs: list[tuple[str, list[Run]]] = []
     absent: dict[int, NDArray[np.int64]] = {}
     for file in connection.execute(_files(version).where(_FILE.c.file >= since)).all():
-        mine = runs_of(file.file, file.rows, file.parts, file.packed)
-        chosen = [run for of, run in mine if part is None or of is None or of == part]
-        drop = set(gone[file.file]) - labels[file.file].keys()
-        if part is not None and file.parts is None:
-            drop |= set(range(file.rows)).difference(_of_part(connection, version, file.file, part))
-        if drop:
+        mine = runs_of(file.file, file.parts, file.packed)
+        chosen = [run for of, run in mine if part is None or of == part]
+        if drop := set(gone[file.file]) - labels[file.file].keys():
             absent[file.file] = np.array(sorted(drop), np.int64)
         if chosen and runs and runs[-1][0] == file.sha256:
             runs[-1][1].extend(chosen)
@@ -412,7 +402,7 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
 
     ``rows`` has provenance and labels of ``limit`` of them.
     """
-    before, after = _sides(connection, objects, old, new)
+    before, after = _sides(connection, old, new)
     both = before.keys() & after.keys()
     kinds: dict[Change, list[str]] = {
         "changed": sorted(key for key in both if before[key] != after[key]),
@@ -434,7 +424,7 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
     return Diff(**kinds, rows=told)
 
 
-_Digests = dict[str, bytes | None]
+_Digests = dict[str, bytes]
 """Digest of each row, by id."""
 _Told = tuple[Life | None, dict[str, Any] | None]
 """Life and labels of a row, if there is one."""
@@ -458,9 +448,7 @@ def _unequal(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
     return [name for name, (a, b) in values.items() if a != b and (a == a or b == b)]
 
 
-def _sides(
-    connection: Connection, objects: ObjectStore, old: Version, new: Version
-) -> tuple[_Digests, _Digests]:
+def _sides(connection: Connection, old: Version, new: Version) -> tuple[_Digests, _Digests]:
     """Rows of both versions that came or went between them."""
     low, high = sorted((old.number, new.number))
     between = {"of": old.dataset, "low": low, "high": high}
@@ -470,12 +458,6 @@ def _sides(
         assert found.cursor is not None  # it has rows
         sides[number].update(found.cursor.fetchall())  # SQLAlchemy's rows take three times as long
         found.close()
-    for version in (old, new):
-        side = sides[version.number]
-        if None in side.values():  # of an old version
-            table = read_table(connection, objects, version)
-            known = zip(table.column("id").to_pylist(), digests_of(table), strict=True)
-            side.update((key, digest) for key, digest in known if key in side)
     return sides[old.number], sides[new.number]
 
 
@@ -494,7 +476,7 @@ def _told(
 def _labels_of(
     connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    names = [name for name in schema_of(connection, objects, version).names if name.startswith("label.")]
+    names = [name for name in version.schema.names if name.startswith("label.")]
     if not names:
         return {key: {} for key in ids}
     table = take(connection, objects, version, ids, columns=names)  # without ids: texts take longest
@@ -586,10 +568,3 @@ def _gone(connection: Connection, version: Version) -> dict[int, list[int]]:
     for file, position in connection.execute(query).all():
         found[file].append(position)
     return found
-
-
-def _of_part(connection: Connection, version: Version, file: int, part: str) -> list[int]:
-    query = select(_ROW.c.position).where(
-        _ROW.c.dataset == version.dataset, _ROW.c.file == file, _ROW.c.part == part
-    )
-    return list(connection.scalars(query))

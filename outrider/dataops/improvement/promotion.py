@@ -71,7 +71,7 @@ def _fault(connection: Connection, model: str, version: str, verdict: VerdictRow
         return None
     if verdict is None:
         return f"{found.id} was not judged by the promotion gate yet"
-    if verdict.evidence.get("passed"):
+    if verdict.evidence["passed"]:
         champion = models.champion(connection, model)
         if champion is None or champion.version == verdict.champion:
             return None
@@ -79,5 +79,5 @@ def _fault(connection: Connection, model: str, version: str, verdict: VerdictRow
             f"the promotion gate passed {found.id} against version {verdict.champion}, and "
             f"{champion.version} is champion now: `outrider retrain {model} --candidate {version}` asks again"
         )
-    word = "has not decided on" if verdict.evidence.get("undecided") else "refused"
+    word = "has not decided on" if verdict.evidence["undecided"] else "refused"
     return f"the promotion gate {word} {found.id}: {verdict.reasons[0]}"

@@ -2,7 +2,7 @@
 
 import math
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,50 +51,43 @@ class VerdictRow:
 
     @property
     def bounds(self) -> list[ShownBounds]:
-        """Bounds on labelled rows and on live records; none of earlier releases."""
-        policy = self.evidence.get("policy")
-        if policy is None:
-            return []
-        limits = {"held_out": policy["max_drop"], "fresh": 0.0 - policy["min_gain"]}
-        pairs = {name: self.evidence.get(name) or {} for name in limits}
-        found = [
-            _shown(pair["dataset"], pair["excess"], limits[name])
-            for name, pair in pairs.items()
-            if "excess" in pair and not pair["fault"] and pair["excess"]["rows"]
-        ]
-        live = self.evidence.get("shadow")
-        if live and live.get("entity_hours"):
+        """Bounds on labelled rows and on live records."""
+        evidence, policy = self.evidence, self.evidence["policy"]
+        most = {"held_out": policy["max_drop"], "fresh": 0.0 - policy["min_gain"]}
+        found = _pairs_shown((evidence[name], limit) for name, limit in most.items())
+        live = evidence["shadow"]
+        if live and live["entity_hours"]:
             word = "failed" if live["low"] > 0 else "passed"
             sides = live["difference"], live["low"], live["high"]
             found.append(ShownBounds("live records flagged", *sides, 0.0, word))
-        named = ((one["pair"], one["max_drop"]) for one in self.evidence.get("named", ()))
-        found += [
-            _shown(pair["dataset"], pair["excess"], most)
-            for pair, most in named
-            if not pair["fault"] and pair["excess"]["rows"]
-        ]
-        most_flagged = {
-            one["assertion"]: one["max_share"] for one in policy.get("limits", {}).get("flags", ())
-        }
-        shares = self.evidence.get("limits", {}).get("flags", ())
-        found += [_shown(one["assertion"], one, most_flagged[one["assertion"]]) for one in shares]
-        return found
+        found += _pairs_shown((one["pair"], one["max_drop"]) for one in evidence["named"])
+        most_flagged = {one["assertion"]: one["max_share"] for one in policy["limits"]["flags"]}
+        shares = evidence["limits"]["flags"]
+        return found + [_shown(one["assertion"], one, most_flagged[one["assertion"]]) for one in shares]
 
     @property
     def policy(self) -> str:
-        """Name and short digest of the policy; empty of earlier releases."""
-        policy = self.evidence.get("policy") or {}
-        return " ".join(filter(None, (policy.get("file"), policy.get("digest", "")[:12])))
+        """Name and short digest of the policy."""
+        policy = self.evidence["policy"]
+        return " ".join(filter(None, (policy["file"], policy["digest"][:12])))
 
     @property
     def failed_tests(self) -> list[tuple[str, str]]:
         """Tests failed by the candidate beyond tolerance, as (suite, test)."""
         return [
             (each["suite"], each["test"])
-            for each in self.evidence.get("suites", ())
-            if "candidate" in each  # not in verdicts from before outcomes were kept
-            and each["candidate"]["failures"] > each["tolerance"] * each["candidate"]["cases"]
+            for each in self.evidence["suites"]
+            if each["candidate"]["failures"] > each["tolerance"] * each["candidate"]["cases"]
         ]
+
+
+def _pairs_shown(pairs: Iterable[tuple[Mapping[str, Any] | None, float]]) -> list[ShownBounds]:
+    """Bounds on the labelled rows that were judged, each with its limit."""
+    return [
+        _shown(pair["dataset"], pair["excess"], most)
+        for pair, most in pairs
+        if pair and not pair["fault"] and pair["excess"]["rows"]
+    ]
 
 
 def _shown(name: str, excess: Mapping[str, Any], most: float) -> ShownBounds:
@@ -164,8 +157,7 @@ def newest_verdict(connection: Connection, model: str, candidate: str) -> Verdic
 
 def count_verdicts(connection: Connection) -> list[tuple[str, str, int]]:
     """Number of verdicts by model and result: ``promoted``, ``waiting``, ``undecided`` or ``refused``."""
-    said = (_VERDICT.c.evidence[name].as_boolean() for name in ("passed", "undecided"))
-    is_passed, is_undecided = (func.coalesce(one, False) for one in said)
+    is_passed, is_undecided = (_VERDICT.c.evidence[name].as_boolean() for name in ("passed", "undecided"))
     result = case(
         (_VERDICT.c.promoted, "promoted"),
         (is_passed, "waiting"),

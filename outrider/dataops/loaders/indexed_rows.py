@@ -28,7 +28,6 @@ from outrider.dataops.datasets.versions import (
     Version,
     ids_at,
     lives_of,
-    schema_of,
     stored_rows,
 )
 from outrider.dataops.payloads.objects import ObjectStore
@@ -95,7 +94,7 @@ class IndexedVersion:
         cache: Path,
     ) -> None:
         self._connection, self._store, self._version, self._cache = connection, objects, version, cache
-        self._schema = schema_of(connection, objects, version)
+        self._schema = version.schema
         self._stored = stored_rows(connection, version, part=part)
         self._without: dict[int, list[int]] = {}
         for life in lives_of(connection, version.dataset, without).values():

@@ -191,9 +191,9 @@ def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | Non
     """
     if promoted:
         return "promoted"
-    if evidence.get("undecided"):
+    if evidence["undecided"]:
         return "undecided"
-    if not evidence.get("passed"):
+    if not evidence["passed"]:
         return "refused"
     return "waiting for a person" if status == "challenger" else "passed"
 

@@ -89,9 +89,9 @@ class DatasetVersion(SQLModel, table=True):
     manifest: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     """Columns, counts by provenance, changes, notes and the validation result."""
     created_us: int
-    arrow_schema: bytes | None = None
-    """Of its rows, serialized. None: that of its first file, as in earlier releases."""
-    state: bytes | None = None
+    arrow_schema: bytes
+    """Of its rows, serialized."""
+    state: bytes
     """Sum of its rows' lanes, from which the next version's digest is made."""
 
 
@@ -105,8 +105,8 @@ class DatasetRowFile(SQLModel, table=True):
     sha256: str
     rows: int
     bytes: int
-    parts: list[list[object]] | None = Field(default=None, sa_column=Column(JSON))
-    """Part and number of rows of each row group, in order. None: rows of all parts are mixed."""
+    parts: list[list[object]] = Field(sa_column=Column(JSON, nullable=False))
+    """Part and number of rows of each row group, in order."""
     ended: int | None = None
     """First version in which none of its rows is left."""
     packed: list[int] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True)))
@@ -154,13 +154,13 @@ class DatasetRow(SQLModel, table=True):
     model_version: str | None = None
     """Version of the model whose answer was judged."""
     flags: str | None = None
-    """JSON: assertion, revision and severity of each flag. None in rows of earlier releases."""
+    """JSON: assertion, revision and severity of each flag. None in imported rows."""
     reviewer: str | None = None
     """Sources of the reviews of these flags, comma-separated."""
     weight: float | None = None
     """Records of the traffic that the row stands for."""
-    digest: bytes | None = None
-    """SHA-256 of its content and of its labels. None where no later version has asked for it yet."""
+    digest: bytes
+    """SHA-256 of its content and of its labels; empty where it was erased."""
     labels: dict[str, object] | None = Field(default=None, sa_column=Column(JSON))
     """Labels that stand in the place of those in the file."""
 
@@ -212,8 +212,8 @@ class Quarantine(SQLModel, table=True):
     at_us: int
     state: str = Field(default="held", sa_column_kwargs={"server_default": text("'held'")})
     """``held``, ``retried`` (the next commit looks again), ``taken``, or ``dropped`` (left out for good)."""
-    rules: str | None = None
-    """Digest of the rules that refused it; None of earlier releases."""
+    rules: str
+    """Digest of the rules that refused it."""
     label_seq: int | None = None
     label_row: int | None = None
     """With ``label_seq``: the label that it was refused with; None of a weak one."""

@@ -133,7 +133,7 @@ def compact(
 def crowded(connection: Connection, *, few: int = FEW) -> dict[str, int]:
     """Datasets with more than so many small objects, and how many."""
     count = func.count(distinct(_FILE.c.sha256))
-    query = select(_FILE.c.dataset, count).where(_FILE.c.rows < SMALL_ROWS, _FILE.c.parts.is_not(None))
+    query = select(_FILE.c.dataset, count).where(_FILE.c.rows < SMALL_ROWS)
     rows = connection.execute(query.group_by(_FILE.c.dataset).having(count > few))
     return {str(dataset): int(number) for dataset, number in rows}
 
@@ -172,7 +172,7 @@ def _alone(engine: Engine, objects: LocalObjects) -> Iterator[_Note]:
 
 
 def _objects_of(connection: Connection, dataset: str) -> list[_Object]:
-    """Objects in order; a file whose parts are mixed ends a run of them."""
+    """Objects in order."""
     rows = connection.execute(select(_FILE).where(_FILE.c.dataset == dataset).order_by(_FILE.c.file))
     found: list[list[_File]] = []
     for row in rows:
@@ -190,7 +190,7 @@ def _runs(objects: LocalObjects, there: Sequence[_Object], few: int) -> list[lis
     schema: pa.Schema | None = None
     run: list[_Object] = []
     for one in there:
-        if not one.is_small or any(file.parts is None for file in one.files):
+        if not one.is_small:
             found, run = [*found, run], []
             continue
         mine = schema_of_file(objects.mapped(one.sha256))
@@ -210,7 +210,7 @@ def _write(objects: LocalObjects, chosen: Sequence[_Object], file: BinaryIO) -> 
     places: dict[tuple[int, int], int] = {}
     at = 0
     with writer_of(file, schema) as writer:
-        for part in sorted({str(part) for _, part, _ in runs}):
+        for part in sorted({part for _, part, _ in runs}):
             kept: list[pa.Table] = []
             for one in chosen:
                 mine = [run for of, own, run in runs if of is one and own == part]
@@ -223,16 +223,14 @@ def _write(objects: LocalObjects, chosen: Sequence[_Object], file: BinaryIO) -> 
                 kept = _written(writer, [*kept, table], is_last=False)
             _written(writer, kept, is_last=True)
     return {
-        each.file: [
-            places[each.file, run.position] for _, run in runs_of(each.file, each.rows, each.parts, None)
-        ]
+        each.file: [places[each.file, run.position] for _, run in runs_of(each.file, each.parts, None)]
         for one in chosen
         for each in one.files
     }
 
 
-def _runs_in(one: _Object) -> list[tuple[str | None, Run]]:
-    return [run for file in one.files for run in runs_of(file.file, file.rows, file.parts, file.packed)]
+def _runs_in(one: _Object) -> list[tuple[str, Run]]:
+    return [run for file in one.files for run in runs_of(file.file, file.parts, file.packed)]
 
 
 def _written(writer: pq.ParquetWriter, tables: list[pa.Table], *, is_last: bool) -> list[pa.Table]:

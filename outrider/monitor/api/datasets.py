@@ -76,7 +76,7 @@ class DatasetManifest(TypedDict):
     columns: dict[str, str]
     bytes: int
     """Size of the files that hold its rows."""
-    changes: NotRequired[DatasetChanges]
+    changes: DatasetChanges
     erased: NotRequired[int]
     """Rows that were erased from it."""
     unfit: NotRequired[dict[str, str]]

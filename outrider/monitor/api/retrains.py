@@ -38,10 +38,10 @@ class AskedFigures(TypedDict):
 
     cases: int
     failures: int
-    low: NotRequired[float]
-    high: NotRequired[float]
-    error: NotRequired[str]
-    confidence: NotRequired[float]
+    low: float
+    high: float
+    error: str
+    confidence: float
 
 
 class SuiteFigures(TypedDict):
@@ -54,12 +54,12 @@ class SuiteFigures(TypedDict):
     tolerance: float
     champion: AskedFigures
     candidate: AskedFigures
-    only_champion_fails: NotRequired[int]
-    only_candidate_fails: NotRequired[int]
-    p: NotRequired[float]
-    compared: NotRequired[str]
-    note: NotRequired[str]
-    examples: NotRequired[list[str]]
+    only_champion_fails: int
+    only_candidate_fails: int
+    p: float
+    compared: str
+    note: str
+    examples: list[str]
 
 
 class ExcessFigures(TypedDict):
@@ -72,9 +72,9 @@ class ExcessFigures(TypedDict):
     rows: int
     entities: int
     error: float
-    variance: NotRequired[float]
-    effect: NotRequired[float]
-    stretch: NotRequired[str]
+    variance: float
+    effect: float
+    stretch: str
 
 
 class SliceFigures(TypedDict):
@@ -82,7 +82,7 @@ class SliceFigures(TypedDict):
 
     name: str
     excess: ExcessFigures
-    most: NotRequired[float]
+    most: float
 
 
 class PairedFigures(TypedDict):
@@ -97,7 +97,7 @@ class PairedFigures(TypedDict):
     worn: int
     left_out: int
     slices: list[SliceFigures]
-    classes: NotRequired[list[SliceFigures]]
+    classes: list[SliceFigures]
     fault: str
     champion_share: EstimateFacts | None
     candidate_share: EstimateFacts | None
@@ -126,28 +126,6 @@ class LiveFlags(TypedDict):
     high: float
     levels: list[FlagsAtLevel]
     others: int
-
-
-class ShadowFlags(TypedDict):
-    """Flags of both on the same live records, in earlier releases."""
-
-    rows: int
-    champion_flags: int
-    candidate_flags: int
-
-
-class PairedCounts(TypedDict):
-    """Rows that each model got right. Of verdicts of earlier releases."""
-
-    dataset: str
-    rows: int
-    champion_correct: int
-    candidate_correct: int
-    only_champion: int
-    only_candidate: int
-    champion_share: NotRequired[EstimateFacts | None]
-    candidate_share: NotRequired[EstimateFacts | None]
-    is_numeric: NotRequired[bool]
 
 
 class NamedSliceFigures(TypedDict):
@@ -268,34 +246,34 @@ class RollingFigures(TypedDict):
 
 
 class GatePolicy(TypedDict):
-    """Policy that a verdict followed. Verdicts of earlier releases hold less."""
+    """Policy that a verdict followed."""
 
     max_drop: float
     min_gain: float
     shadow_rows: int
     requires: list[Literal["labels", "suites", "shadow"]]
-    suites: NotRequired[list[str]]
-    tests: NotRequired[list[str]]
-    limits: NotRequired[LimitsAsked]
-    rolling_rows: NotRequired[int]
+    suites: list[str]
+    tests: list[str]
+    limits: LimitsAsked
+    rolling_rows: int
     """Latest labelled rows that all versions are compared on; 0 for no such comparison."""
-    rolling_p: NotRequired[float]
-    fault: NotRequired[str]
-    file: NotRequired[str]
+    rolling_p: float
+    fault: str
+    file: str
     """Empty where the configuration held the policy itself."""
-    digest: NotRequired[str]
+    digest: str
     """SHA-256 of ``text``."""
-    text: NotRequired[str]
+    text: str
     """The file as it was; JSON of the keys without one."""
 
 
-class GateEvidence(TypedDict, total=False):
-    """Evidence of a verdict. Verdicts of earlier releases hold less."""
+class GateEvidence(TypedDict):
+    """Evidence of a verdict."""
 
     suites: list[SuiteFigures]
-    held_out: PairedFigures | PairedCounts | None
-    fresh: PairedFigures | PairedCounts | None
-    shadow: LiveFlags | ShadowFlags | None
+    held_out: PairedFigures | None
+    fresh: PairedFigures | None
+    shadow: LiveFlags | None
     missing: list[str]
     named: list[NamedSliceFigures]
     limits: LimitFigures
@@ -303,7 +281,8 @@ class GateEvidence(TypedDict, total=False):
     policy: GatePolicy
     passed: bool
     undecided: bool
-    job: str
+    job: NotRequired[str]
+    """That the verdict is about."""
 
 
 class GateDecision(TypedDict):

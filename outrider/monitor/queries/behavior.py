@@ -231,7 +231,7 @@ def _read(connection: Connection, model: str, columns: Sequence[Column]) -> Know
         .order_by(_VERDICT.c.created_us)
     )
     for row in verdicts:
-        found = [PairedOutcomes.read(each) for each in row.suites or ()]
+        found = [PairedOutcomes.read(each) for each in row.suites]
         paired[row.candidate] = {(each.suite, each.test): each for each in found if each is not None}
     live: dict[str, dict[str, LiveRateView]] = {}
     for view in list_rates(connection, model):  # the newest revision first

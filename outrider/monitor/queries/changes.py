@@ -39,21 +39,19 @@ class PairedOutcomes:
     @classmethod
     def read(cls, evidence: Mapping[str, Any]) -> Self | None:
         """One test's finding in a verdict's evidence; None if unpaired."""
-        try:
-            found = cls(
-                str(evidence["suite"]),
-                str(evidence["test"]),
-                (int(evidence["champion"]["cases"]), int(evidence["champion"]["failures"])),
-                (int(evidence["candidate"]["cases"]), int(evidence["candidate"]["failures"])),
-                int(evidence["only_champion_fails"]),
-                int(evidence["only_candidate_fails"]),
-                float(evidence["p"]),
-                evidence["compared"],
-                str(evidence["note"]),
-            )
-        except (KeyError, TypeError, ValueError):
-            return None  # of a verdict from before tests were paired
-        return found if found.compared in ("regression", "improvement", "same") else None
+        if evidence["compared"] == "not comparable":
+            return None
+        return cls(
+            evidence["suite"],
+            evidence["test"],
+            (evidence["champion"]["cases"], evidence["champion"]["failures"]),
+            (evidence["candidate"]["cases"], evidence["candidate"]["failures"]),
+            evidence["only_champion_fails"],
+            evidence["only_candidate_fails"],
+            evidence["p"],
+            evidence["compared"],
+            evidence["note"],
+        )
 
     def is_of(self, before: OutcomeRow, now: OutcomeRow) -> bool:
         """Test that these outcomes are the paired ones."""

@@ -41,7 +41,7 @@ class DatasetView:
     labels: LabelAccount | None = None
     """Where every label of the model went; None of an imported version."""
     leaks: LeakReport | None = None
-    """None of an imported version."""
+    """None where rows were removed alone."""
     expectations: int = 0
     """Expectations that it was validated by."""
     quarantined: int = 0
@@ -95,7 +95,7 @@ def dataset_view(row: Version) -> DatasetView:
         tuple(Counter({name: rows for name, rows in kind.items() if name}).most_common())
         for kind in (counts["assertions"], counts["label_sources"], counts["parts"])
     )
-    validation = row.manifest.get("validation", {})
+    validation = row.manifest["validation"]
     return DatasetView(
         name=row.dataset,
         number=row.number,
@@ -111,7 +111,7 @@ def dataset_view(row: Version) -> DatasetView:
         leaks=row.manifest.get("leaks"),
         expectations=len(validation.get("expectations", ())),
         quarantined=int(validation.get("quarantined", 0)),
-        changes=row.manifest.get("changes", {"added": row.added, "relabelled": 0, "removed": 0}),
+        changes=row.manifest["changes"],
         warnings=tuple(validation.get("warnings", ())),
         has_docs="data_docs" in validation,
         erased=int(row.manifest.get("erased", 0)),

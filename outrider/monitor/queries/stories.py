@@ -208,16 +208,14 @@ def _training(params: Mapping[str, Any], result: Mapping[str, Any]) -> str:
 def _steps_of_verdict(found: VerdictRow) -> list[StoryStep]:
     evidence = found.evidence
     parts = []
-    if suites := evidence.get("suites"):
+    if suites := evidence["suites"]:
         parts.append(f"{len(suites)} behavioral tests")
-    for name in ("held_out", "fresh"):
-        pair = evidence.get(name) or {}
-        if rows := pair.get("excess", {}).get("rows", pair.get("rows")):
-            parts.append(f"{rows:,} labelled rows of {pair.get('dataset', name)}")
-    if compared := (evidence.get("rolling") or {}).get("standings"):
-        parts.append(f"{len(compared)} versions on the latest labelled rows")
-    if rows := (evidence.get("shadow") or {}).get("rows"):
-        parts.append(f"{rows:,} live records")
+    judged = [pair for pair in (evidence["held_out"], evidence["fresh"]) if pair and pair["excess"]["rows"]]
+    parts += [f"{pair['excess']['rows']:,} labelled rows of {pair['dataset']}" for pair in judged]
+    if (rolling := evidence["rolling"]) and rolling["standings"]:
+        parts.append(f"{len(rolling['standings'])} versions on the latest labelled rows")
+    if (shadow := evidence["shadow"]) and shadow["rows"]:
+        parts.append(f"{shadow['rows']:,} live records")
     return [
         StoryStep("Evidence", ", ".join(parts) or "none"),
         StoryStep("Verdict", f"{found.outcome}, against version {found.champion}"),

@@ -245,7 +245,7 @@ def commit_flagged(
             weak_confidence=settings.retrain.weak_confidence,
             payloads=open_payloads(context.settings, job.model),
         )
-        reference = _replayed_schema(context, connection, settings)
+        reference = _replayed_schema(connection, settings)
     passed = _Passed(None, [], found.rejected, NOT_ASKED)
     if found.batch is None and job.params.get("full"):
         _check_all(context, job.model, scope.dataset)
@@ -382,14 +382,9 @@ def _draft(
     )
 
 
-def _replayed_schema(
-    context: JobContext, connection: Connection, settings: ModelSettings
-) -> pa.Schema | None:
-    name = settings.retrain.replay
-    version = open_if_any(connection, name)
-    if version is None:
-        return None
-    return datasets.schema_of(connection, context.objects, version)
+def _replayed_schema(connection: Connection, settings: ModelSettings) -> pa.Schema | None:
+    version = open_if_any(connection, settings.retrain.replay)
+    return None if version is None else version.schema
 
 
 def _named(batch: Batch, verdict: Validated) -> list[str]:

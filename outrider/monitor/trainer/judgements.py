@@ -173,7 +173,7 @@ def _is_told(before: VerdictRow | None, champion: str, passed: Mapping[str, bool
     return (
         before is not None
         and before.champion == champion
-        and all(before.evidence.get(name) == value for name, value in passed.items())
+        and all(before.evidence[name] == value for name, value in passed.items())
     )
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from sklearn.datasets import load_digits
 from sqlalchemy import Connection, Engine, insert, text
 from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
 from outrider.assertions.loss_bounds import Excess
+from outrider.dataops.datasets.digests import LANES
 from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.improvement import gate
 from outrider.dataops.improvement.paired_labels import LabelledPairs
@@ -30,9 +32,11 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.series_tables import GroupCount
 from tests.databases import migrated
+from tests.gate_evidence import kept_evidence
 
 from .sample_outcomes import add_outcomes
 
+SCHEMA = pa.schema({"id": pa.string(), "label.label": pa.int64()})
 MODEL = "digits"
 LEAKS: dict[str, object] = {
     "leaks": [
@@ -353,6 +357,8 @@ def _reference(connection: Connection, at: int) -> None:
             }
             | ({"leaks": LEAKS} if name == "digits-flagged" else {}),
             created_us=at + 40_000_000,
+            arrow_schema=SCHEMA.serialize().to_pybytes(),
+            state=bytes(2 * LANES),
         )
     for position in range(180):
         add(
@@ -366,6 +372,7 @@ def _reference(connection: Connection, at: int) -> None:
             assertion="track_agrees,margin_is_wide" if position % 2 else "no_bright_column",
             label_source="human",
             part="held_out" if position % 5 == 0 else "train",
+            digest=bytes(64),
         )
     edges = (
         ("model", "digits@3", "model", "digits@1", "weights"),
@@ -390,15 +397,12 @@ def _reference(connection: Connection, at: int) -> None:
 
 
 def _evidence(passed: bool) -> dict[str, Any]:
-    """Evidence of a verdict, as the trainer keeps it; of a refused one as an earlier release did."""
+    """Evidence of a verdict, as the trainer keeps it."""
     if not passed:
-        counts = {
-            "champion_correct": 489,
-            "candidate_correct": 206,
-            "only_champion": 290,
-            "only_candidate": 7,
-        }
-        return {"held_out": {"dataset": "digits-heldout@1", "rows": 500} | counts}
+        worse = Excess(0.566, 0.53, 0.6, 500, 120, 0.024)
+        return kept_evidence(
+            gate.Evidence(held_out=gate.PairedEvidence("digits-heldout@1", "error rate", 0.022, worse))
+        )
     evidence = gate.Evidence(
         held_out=gate.PairedEvidence(
             "digits-heldout@1", "error rate", 0.022, Excess(-0.003, -0.011, 0.006, 1000, 250, 0.024)
@@ -410,8 +414,8 @@ def _evidence(passed: bool) -> dict[str, Any]:
     )
     text = "version = 1\nshadow_rows = 200\n"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    policy = dataclasses.asdict(gate.Policy(shadow_rows=200, file="gate.toml", digest=digest, text=text))
-    return dataclasses.asdict(evidence) | {"policy": policy, "passed": True, "undecided": False}
+    policy = gate.Policy(shadow_rows=200, file="gate.toml", digest=digest, text=text)
+    return kept_evidence(evidence, policy, passed=True)
 
 
 def _jobs(connection: Connection, at: int) -> None:
@@ -473,6 +477,7 @@ def _jobs(connection: Connection, at: int) -> None:
         dataset="digits-flagged",
         record_id="card-00001-f1",
         reasons="label.label: 11 is not in 0..9",
+        rules="a rule",
         at_us=at,
     )
     add(

@@ -54,7 +54,6 @@ def test_pairs_of_the_gate_speak_for_the_outcomes_they_are_of_alone() -> None:
     assert change.basis == "same cases: 5 newly failed, 1 mended; McNemar, Holm-adjusted p = 0.01"
     assert change_of(BEFORE, now(8), paired).p is None  # published since
     assert PairedOutcomes.read({**EVIDENCE, "compared": "not comparable"}) is None
-    assert PairedOutcomes.read({"test": "t", "champion_cases": 4}) is None  # a verdict from before
 
 
 def test_what_could_not_be_run_before_is_not_compared() -> None:

@@ -1,8 +1,10 @@
 """Pages of models with many dataset versions: bounded, and counted once, at the commit."""
 
+import pyarrow as pa
 import pytest
 from sqlalchemy import event, insert
 
+from outrider.dataops.datasets.digests import LANES
 from outrider.dataops.datasets.row_counts import row_counts
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.state import improvement_tables
@@ -27,8 +29,10 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     edges.append(("model", f"{MODEL}@3", "dataset", f"digits-flagged@{VERSIONS}"))
     names = ("child_kind", "child", "parent_kind", "parent")
     counts = row_counts([Provenance("a", "blurry", "human"), Provenance("b", None, "weak:one,two")])
-    manifest = {"files": [], "columns": {}, "counts": counts, "validation": {}}
+    changes = {"added": 0, "relabelled": 2, "removed": 0}
+    manifest = {"bytes": 0, "changes": changes, "columns": {}, "counts": counts, "validation": {}}
     version = {"dataset": "digits-flagged", "model": MODEL, "parent": 1, "digest": "d" * 64, "rows": 2}
+    version |= {"arrow_schema": pa.schema([]).serialize().to_pybytes(), "state": bytes(2 * LANES)}
     with write(own.engine) as connection:
         connection.execute(
             insert(improvement_tables.LineageEdge),

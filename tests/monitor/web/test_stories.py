@@ -14,6 +14,7 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import Job
 from outrider.monitor.queries.stories import Story, champion_line, list_stories
 from tests.databases import migrated
+from tests.gate_evidence import kept_evidence
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def add_job(engine: Engine, at_us: int, **more: Any) -> str:
 
 
 def add_verdict(engine: Engine, at_us: int, *, job: str | None, **more: Any) -> None:
-    evidence = {"passed": False} | more.pop("evidence", {}) | ({"job": job} if job else {})
+    evidence = kept_evidence(**more.pop("evidence", {}), **({"job": job} if job else {}))
     row: dict[str, Any] = {
         "candidate": "2",
         "champion": "1",

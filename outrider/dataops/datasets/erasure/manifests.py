@@ -40,16 +40,13 @@ def without_lives(
     number, manifest = version.number, dict(version.manifest)
     if sizes:
         manifest["bytes"] = version.bytes - sum(less for _, _, less in sizes.values())
-    if "files" in manifest:
-        manifest["files"] = [_file(file, lives, sizes) for file in manifest["files"]]
     held = [life for life in lives if life.is_in(number)]
     if not held:
         recount.pass_over(version)
         if all(life.removed != number for life in lives):
             return manifest
-    manifest["counts"] = row_counts([], manifest.get("counts"), gone=[life.origin for life in held])
-    if "changes" in manifest:
-        manifest["changes"] = _changes(manifest["changes"], number, lives, ended)
+    manifest["counts"] = row_counts([], manifest["counts"], gone=[life.origin for life in held])
+    manifest["changes"] = _changes(manifest["changes"], number, lives, ended)
     manifest["validation"] = _validation(version, lives)
     if held and (kept := manifest["validation"].get("aggregates")):
         try:
@@ -74,20 +71,8 @@ def _changes(
     return {name: max(0, count - less.get(name, 0)) for name, count in known.items()}
 
 
-def _file(
-    entry: Mapping[str, Any], lives: Sequence[Life], sizes: Mapping[int, tuple[str, int, int]]
-) -> dict[str, Any]:
-    """Entry of a file in the list of an earlier release."""
-    added = int(entry["added"])
-    if added not in sizes:
-        return dict(entry)
-    digest, size, _ = sizes[added]
-    gone = len({life.place for life in lives if life.file == added})
-    return {**entry, "sha256": digest, "bytes": size, "rows": max(0, entry["rows"] - gone)}
-
-
 def _validation(version: Version, lives: Sequence[Life]) -> dict[str, Any]:
-    known = version.manifest.get("validation", {})
+    known = version.manifest["validation"]
     found = {key: value for key, value in known.items() if key != "data_docs"}
     judged = sum(life.number == version.number for life in lives)
     if "rows" in found:
@@ -106,7 +91,7 @@ def _text(warning: Mapping[str, Any]) -> str:
 def without_ids(manifest: dict[str, Any], ids: frozenset[str]) -> dict[str, Any]:
     """Manifest whose warnings and leaks do not name erased rows."""
     found = dict(manifest)
-    if warnings := manifest.get("validation", {}).get("warnings"):
+    if warnings := manifest["validation"].get("warnings"):
         told = [_without_id(warning, ids) for warning in warnings]
         found["validation"] = manifest["validation"] | {"warnings": told}
     if leaks := manifest.get("leaks"):

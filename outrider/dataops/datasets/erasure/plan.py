@@ -5,11 +5,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Connection, Row, or_, select, tuple_
 
 from outrider.dataops.datasets.collect import dataset_of
-from outrider.dataops.datasets.digests import NOT_CONTENT, digests_of, lanes, version_digest
+from outrider.dataops.datasets.digests import NOT_CONTENT, lanes, version_digest
 from outrider.dataops.datasets.row_files import has_ids, table_without, without_rows
 from outrider.dataops.datasets.stored_rows import runs_of
 from outrider.dataops.datasets.versions import (
@@ -17,8 +16,6 @@ from outrider.dataops.datasets.versions import (
     Version,
     all_versions,
     lives_everywhere,
-    read_table,
-    schema_of,
 )
 from outrider.dataops.models.lineage import models_made_from
 from outrider.dataops.models.registry import objects_of_versions
@@ -33,7 +30,7 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 from .manifests import without_ids, without_lives
-from .recount import Recount, without_erased
+from .recount import Recount
 
 _FILE, _ROW, _JOB = table_of(DatasetRowFile), table_of(DatasetRow), table_of(Job)
 _VERSION = table_of(DatasetVersion)
@@ -94,7 +91,7 @@ class ChangedVersion:
     manifest: dict[str, Any]
     rows: int
     digest: str
-    state: bytes | None
+    state: bytes
 
     @property
     def is_erased(self) -> bool:
@@ -166,7 +163,7 @@ def _cases(connection: Connection, versions: Sequence[Version], records: frozens
     names = {
         version.dataset
         for version in versions
-        if any(CASES in source for source in version.manifest.get("counts", {}).get("label_sources", {}))
+        if any(CASES in source for source in version.manifest["counts"]["label_sources"])
     }
     source = _ROW.c.label_source
     query = select(_ROW.c.record_id, _ROW.c.assertion).where(
@@ -213,7 +210,7 @@ def make_plan(
     uploads = _uploads(connection, objects, found)
     unneeded = {file.before for file in files} | {found.uploads[job] for job in uploads}
     for changed in versions:
-        docs = changed.before.manifest.get("validation", {}).get("data_docs")
+        docs = changed.before.manifest["validation"].get("data_docs")
         if docs and "data_docs" not in changed.manifest["validation"]:
             unneeded.add(docs)
     unneeded |= _leftovers(connection, objects, found, left_s)
@@ -226,7 +223,7 @@ def _files(objects: ObjectStore, found: FoundRows, reached: Callable[[str], None
     positions: dict[str, set[int]] = defaultdict(set)
     for row in rows:
         lives = [life for life in found.lives.get(row.dataset, ()) if life.file == row.file]
-        for _, run in runs_of(row.file, row.rows, row.parts, row.packed):
+        for _, run in runs_of(row.file, row.parts, row.packed):
             of_run = (life.position - run.position for life in lives)
             positions[row.sha256] |= {run.start + at for at in of_run if 0 <= at < run.rows}
     contents: dict[str, tuple[str, int]] = {}
@@ -282,7 +279,7 @@ def _changed(
                 yield ChangedVersion(version, manifest, version.rows, version.digest, version.state)
             continue
         rows = version.rows - len(held)
-        digest, state = _digest(connection, objects, version, held, rows, sorted(found.ids))
+        digest, state = _digest(version, held, rows)
         yield ChangedVersion(version, manifest, rows, digest, state)
 
 
@@ -295,22 +292,10 @@ def _replaced(connection: Connection, dataset: str) -> dict[int, frozenset[int]]
     return {ended: frozenset(files) for ended, files in found.items()}
 
 
-def _digest(
-    connection: Connection,
-    objects: ObjectStore,
-    version: Version,
-    held: Sequence[Life],
-    rows: int,
-    ids: Sequence[str],
-) -> tuple[str, bytes | None]:
+def _digest(version: Version, held: Sequence[Life], rows: int) -> tuple[str, bytes]:
     """Digest of a version without rows, and the sum of the others' lanes."""
-    schema = schema_of(connection, objects, version)
-    columns = {column.name: str(column.type) for column in schema if column.name not in NOT_CONTENT}
-    if version.state is None:  # from before rows had digests: of what it holds, as its next version will have
-        left = without_erased(read_table(connection, objects, version), ids)
-        return version_digest(columns, rows, lanes(digests_of(left))), None
-    total = np.frombuffer(version.state, dtype="<u2").astype(np.uint16)
-    state = total - lanes([life.digest for life in held if life.digest is not None])
+    columns = {column.name: str(column.type) for column in version.schema if column.name not in NOT_CONTENT}
+    state = version.lanes - lanes([life.digest for life in held])
     return version_digest(columns, rows, state), state.astype("<u2").tobytes()
 
 

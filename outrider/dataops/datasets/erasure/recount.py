@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from outrider.assertions import Batch
 from outrider.dataops.datasets.aggregates import Aggregates, aggregates, merged
 from outrider.dataops.datasets.frames import EXTREMES, values_by_name
-from outrider.dataops.datasets.versions import Version, read_table, schema_of
+from outrider.dataops.datasets.versions import Version, read_table
 from outrider.dataops.payloads.objects import ObjectStore
 
 
@@ -30,7 +30,7 @@ class Recount:
 
     def pass_over(self, version: Version) -> None:
         """Go on from a version whose aggregates hold."""
-        kept = version.manifest.get("validation", {}).get("aggregates")
+        kept = version.manifest["validation"].get("aggregates")
         self._last = (version.number, kept) if kept else None
 
     def of(self, version: Version, kept: Aggregates, *, is_whole: bool) -> Aggregates:
@@ -40,7 +40,7 @@ class Recount:
             number, last = self._last
             before = last if number == version.parent and _are_alike(last, kept) else None
         names = [*dict.fromkeys(["id", *_columns(kept)])]
-        known = set(schema_of(self.connection, self.objects, version).names)
+        known = set(version.schema.names)
         table = read_table(
             self.connection,
             self.objects,
@@ -79,8 +79,8 @@ def _counted(kept: Aggregates) -> dict[str, set[str]]:
 
 
 def _only_adds(version: Version) -> bool:
-    changes = version.manifest.get("changes")
-    return changes is not None and not changes["relabelled"] and not changes["removed"]
+    changes = version.manifest["changes"]
+    return not changes["relabelled"] and not changes["removed"]
 
 
 def without_erased(table: pa.Table, ids: Sequence[str]) -> pa.Table:

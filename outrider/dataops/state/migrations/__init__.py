@@ -12,7 +12,7 @@ from outrider.errors import ConfigError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-HEAD = "ed95c7f09fa15186"
+HEAD = "27fb09220ed4bea0"
 """Digest of the tables, which ``state.db`` carries: of another layout it is refused, not changed."""
 FOLDER = Path(__file__).parent
 SQLITE = "sqlite:///"

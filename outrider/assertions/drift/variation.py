@@ -1,6 +1,7 @@
 """Variation of the reference among its blocks, and of a current window."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,11 +118,11 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """Scatter of the distribution, and of the shares of missing and unseen values, among blocks."""
+    """Scatter of the distribution and of missing values, and dispersion of unseen ones."""
 
     shape: Scatter
     missing: Scatter
-    unseen: Scatter
+    unseen: float
     is_ordered: bool
 
     @classmethod
@@ -129,8 +130,9 @@ class Variation:
         """Variation of a column."""
         shape = Scatter.of(counts.blocks, is_ordered=counts.is_ordered)
         missing = Scatter.of(_events(counts.missing_blocks, counts.rows_blocks))
-        unseen = Scatter.of(_events(counts.unseen_blocks, counts.blocks.sum(axis=1)))
-        return cls(shape, missing, unseen, counts.is_ordered)
+        unseen = _events(counts.unseen_blocks, counts.blocks.sum(axis=1))
+        own = _dispersion(unseen)[0] if unseen.any(axis=0).all() else 1.0
+        return cls(shape, missing, own, counts.is_ordered)
 
     def of_unseen(self, reference: float, current: float) -> Scatter:
         """Scatter of unseen values, which are too few to show more than a part of their own.
@@ -140,7 +142,7 @@ class Variation:
         """
         is_less = not self.is_ordered or self.shape.shows_windows(reference, current)
         power = _OF_UNSEEN if is_less else 1.0
-        return replace(self.shape, dispersion=max(self.unseen.dispersion, self.shape.dispersion**power))
+        return replace(self.shape, dispersion=max(self.unseen, self.shape.dispersion**power))
 
 
 def _events(events: Floats, rows: Floats) -> Floats:
@@ -192,6 +194,7 @@ def _neighbours(table: Floats, *, is_ordered: bool) -> tuple[Floats, Floats, Flo
     return np.array(lengths), np.array(found), np.array(freedom)
 
 
+@lru_cache(maxsize=256)
 def _growth(slope: float, blocks: int, length: float) -> float:
     """Variance of the mean of a stretch behind the reference against that of the reference.
 

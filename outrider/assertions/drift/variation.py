@@ -13,11 +13,10 @@ FEWEST_WINDOWS = 3
 """Stretches as long as the current window that a reference needs to show how much they differ."""
 _FLAT = 0.3
 """Chance, before the blocks are seen, that their scatter lasts no longer than a block."""
-_SLOPES = (1.0, 2.0)
-"""Growth of slow scatter with length: that of flicker noise and of a random walk."""
-_RATIOS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
-"""Slow scatter of neighbouring blocks over that of independent ones."""
-
+_COURSES = np.array(
+    [(0.0, 0.0), *((slope, 4.0**power) for slope in (1.0, 2.0) for power in (-3, -2, -1, 0, 1))]
+).T
+"""Growth of slow scatter with length, up to that of a random walk, and its size beside independent blocks."""
 _DIRECTIONS = 2
 """Directions in which slow scatter moves a distribution, at most."""
 _BEYOND_CHANCE = 1e-3
@@ -152,21 +151,14 @@ def _events(events: Floats, rows: Floats) -> Floats:
 def _courses(table: Floats, *, is_ordered: bool) -> tuple[tuple[float, float, float, float], ...]:
     """Courses of scatter with length, each with its chance once the blocks are seen."""
     lengths, found, freedom = _neighbours(table, is_ordered=is_ordered)
-    known = [(0.0, 0.0), *((slope, ratio) for slope in _SLOPES for ratio in _RATIOS)]
-    levels, fits = [], []
-    for slope, ratio in known:
-        course = 1.0 + ratio * lengths**slope
-        levels.append(max(1.0, float((freedom * found / course).sum() / freedom.sum())))
-        expected = levels[-1] * course
-        fits.append(-0.5 * float((freedom * (np.log(expected) + found / expected)).sum()))
-    chances = np.exp(np.array(fits) - max(fits)) * np.where(
-        np.arange(len(known)) == 0, _FLAT, (1 - _FLAT) / (len(known) - 1)
-    )
+    slopes, ratios = _COURSES
+    course = 1.0 + ratios[:, None] * lengths ** slopes[:, None]
+    levels = np.maximum(1.0, (freedom * found / course).sum(axis=1) / freedom.sum())
+    expected = levels[:, None] * course
+    fits = -0.5 * (freedom * (np.log(expected) + found / expected)).sum(axis=1)
+    chances = np.exp(fits - fits.max()) * np.where(ratios == 0, _FLAT, (1 - _FLAT) / (len(ratios) - 1))
     chances /= chances.sum()
-    return tuple(
-        (float(chance), level, slope, ratio)
-        for chance, level, (slope, ratio) in zip(chances, levels, known, strict=True)
-    )
+    return tuple(zip(*(each.tolist() for each in (chances, levels, slopes, ratios)), strict=True))
 
 
 def _neighbours(table: Floats, *, is_ordered: bool) -> tuple[Floats, Floats, Floats]:

@@ -195,7 +195,9 @@ def holm(chances: Sequence[float]) -> Floats:
 
 
 def smallest_found(counts: ColumnCounts, variation: Variation, alpha: float) -> float:
-    """Distance of the shape found with a chance of 80 %, about; above 1.0 where none is.
+    """Smallest distance of the shape that is found.
+
+    With a chance of 80 %, about; above 1.0 where none is.
 
     Parameters
     ----------
@@ -215,9 +217,9 @@ def smallest_found(counts: ColumnCounts, variation: Variation, alpha: float) -> 
 
 
 def records_needed(variation: Variation, alpha: float, distance: float) -> int:
-    """Records of each window that find a distance, about, where blocks scatter no longer than they are.
+    """Records of each window that find a distance, about.
 
-    With a chance of 80 %.
+    With a chance of 80 %, where blocks scatter no longer than they are.
     """
     from scipy.special import kolmogi
 

@@ -26,7 +26,7 @@ _OF_UNSEEN = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Scatter of blocks of the reference, and how it falls with the length of a stretch.
+    """Scatter of blocks of the reference, by the length of a stretch.
 
     A block is held against all blocks together. Records that come in runs, and seasons, make blocks differ
     by more than chance; a current window is expected to differ as much. How much a window of many blocks
@@ -82,21 +82,22 @@ class Scatter:
 
     @property
     def is_slow(self) -> bool:
-        """True where blocks differ beyond chance, and more likely for long than each for itself."""
+        """True where blocks differ beyond chance, and likely for long."""
         return self.is_beyond_chance and self.courses[0][0] < 0.5
 
     def shows_windows(self, reference: float, current: float) -> bool:
-        """True where the reference shows how much stretches as long as the current window differ.
+        """True where the reference shows how much such windows differ.
 
-        Blocks that differ by chance alone show it for every length.
+        It has three stretches as long as the current one, or its blocks differ by chance alone.
         """
         return reference >= FEWEST_WINDOWS * current or not self.is_beyond_chance
 
     def variances(self, reference: float, current: float) -> tuple[Floats, Floats]:
-        r"""Chance of each course, and variance of a difference of shares over that of one record.
+        r"""Chance of each course, and variance of a difference of shares.
 
-        Blocks that scatter no longer than they are: :math:`\varphi (1 / N + 1 / n)`. Slow scatter adds what
-        its course says of the mean of so long a window against that of the reference. No course adds less
+        The variance is over that of one record. Blocks that scatter no longer than they are:
+        :math:`\varphi (1 / N + 1 / n)`. Slow scatter adds what its course says of the mean of so long a
+        window against that of the reference. No course adds less
         than independent records do, nor more than a window that differs as one block does, however long:
         :math:`\varphi / N + 1 / n + (\varphi - 1) / \min(n, N / B)`.
 
@@ -117,7 +118,7 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """Scatter of the distribution and of missing values, and dispersion of unseen ones."""
+    """Scatter of distribution and missing values, dispersion of unseen ones."""
 
     shape: Scatter
     missing: Scatter
@@ -134,7 +135,7 @@ class Variation:
         return cls(shape, missing, own, counts.is_ordered)
 
     def of_unseen(self, reference: float, current: float) -> Scatter:
-        """Scatter of unseen values, which are too few to show more than a part of their own.
+        """Scatter of unseen values, too few to show all of their own.
 
         That of all values, less where the reference shows how much windows differ, and of categories, which
         do not creep beyond those that are known.

@@ -102,7 +102,7 @@ def _over_courses(scatter: Scatter, n: float, m: float, chance: Callable[[Floats
     return float(weights @ chance(variances))
 
 
-def _of_distance(distance: float | Floats, variance: Floats, blocks: int) -> Floats:
+def _of_distance(distance: float, variance: Floats, blocks: int) -> Floats:
     """Chance of a Kolmogorov-Smirnov distance, given the variance of a difference of shares."""
     from scipy.special import kolmogorov
 
@@ -195,7 +195,9 @@ def holm(chances: Sequence[float]) -> Floats:
 
 
 def smallest_found(counts: ColumnCounts, variation: Variation, alpha: float) -> float:
-    """Distance of the shape found with a chance of 80 %, about; above 1.0 where none is.
+    """Smallest distance of the shape that is found.
+
+    With a chance of 80 %, about; above 1.0 where none is.
 
     Parameters
     ----------
@@ -206,17 +208,18 @@ def smallest_found(counts: ColumnCounts, variation: Variation, alpha: float) -> 
     if not variation.shape.shows_windows(*sizes):
         return float("inf")
     weights, variances = variation.shape.variances(*sizes)
-    ends = np.sqrt(variances.min()), np.sqrt(variances.max())
-    distances = np.geomspace(0.1 * ends[0], 20 * ends[1], 200)
-    chances = _of_distance(distances[:, None], variances, variation.shape.blocks) @ weights
-    proven = float(distances[min(int(np.searchsorted(-chances, -alpha)), len(distances) - 1)])
-    return proven + 0.5 * _POWER_QUANTILE * float(np.sqrt(weights @ variances))
+    low, high = 0.1 * float(np.sqrt(variances.min())), 20 * float(np.sqrt(variances.max()))
+    while high > 1.01 * low:
+        proven = float(np.sqrt(low * high))
+        is_proven = float(weights @ _of_distance(proven, variances, variation.shape.blocks)) <= alpha
+        low, high = (low, proven) if is_proven else (proven, high)
+    return high + 0.5 * _POWER_QUANTILE * float(np.sqrt(weights @ variances))
 
 
 def records_needed(variation: Variation, alpha: float, distance: float) -> int:
-    """Records of each window that find a distance, about, where blocks scatter no longer than they are.
+    """Records of each window that find a distance, about.
 
-    With a chance of 80 %.
+    With a chance of 80 %, where blocks scatter no longer than they are.
     """
     from scipy.special import kolmogi
 

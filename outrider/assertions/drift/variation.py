@@ -1,6 +1,7 @@
 """Variation of the reference among its blocks, and of a current window."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,10 @@ FEWEST_WINDOWS = 3
 """Stretches as long as the current window that a reference needs to show how much they differ."""
 _FLAT = 0.3
 """Chance, before the blocks are seen, that their scatter lasts no longer than a block."""
-_SLOPES = (1.0, 2.0)
-"""Growth of slow scatter with length: that of flicker noise and of a random walk."""
-_RATIOS = (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
-"""Slow scatter of neighbouring blocks over that of independent ones."""
-
+_COURSES = np.array(
+    [(0.0, 0.0), *((slope, 4.0**power) for slope in (1.0, 2.0) for power in (-3, -2, -1, 0, 1))]
+).T
+"""Growth of slow scatter with length, up to that of a random walk, and its size beside independent blocks."""
 _DIRECTIONS = 2
 """Directions in which slow scatter moves a distribution, at most."""
 _BEYOND_CHANCE = 1e-3
@@ -26,7 +26,7 @@ _OF_UNSEEN = 2 / 3
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Scatter of blocks of the reference, and how it falls with the length of a stretch.
+    """Scatter of blocks of the reference, by the length of a stretch.
 
     A block is held against all blocks together. Records that come in runs, and seasons, make blocks differ
     by more than chance; a current window is expected to differ as much. How much a window of many blocks
@@ -82,21 +82,22 @@ class Scatter:
 
     @property
     def is_slow(self) -> bool:
-        """True where blocks differ beyond chance, and more likely for long than each for itself."""
+        """True where blocks differ beyond chance, and likely for long."""
         return self.is_beyond_chance and self.courses[0][0] < 0.5
 
     def shows_windows(self, reference: float, current: float) -> bool:
-        """True where the reference shows how much stretches as long as the current window differ.
+        """True where the reference shows how much such windows differ.
 
-        Blocks that differ by chance alone show it for every length.
+        It has three stretches as long as the current one, or its blocks differ by chance alone.
         """
         return reference >= FEWEST_WINDOWS * current or not self.is_beyond_chance
 
     def variances(self, reference: float, current: float) -> tuple[Floats, Floats]:
-        r"""Chance of each course, and variance of a difference of shares over that of one record.
+        r"""Chance of each course, and variance of a difference of shares.
 
-        Blocks that scatter no longer than they are: :math:`\varphi (1 / N + 1 / n)`. Slow scatter adds what
-        its course says of the mean of so long a window against that of the reference. No course adds less
+        The variance is over that of one record. Blocks that scatter no longer than they are:
+        :math:`\varphi (1 / N + 1 / n)`. Slow scatter adds what its course says of the mean of so long a
+        window against that of the reference. No course adds less
         than independent records do, nor more than a window that differs as one block does, however long:
         :math:`\varphi / N + 1 / n + (\varphi - 1) / \min(n, N / B)`.
 
@@ -117,11 +118,11 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """Scatter of the distribution, and of the shares of missing and unseen values, among blocks."""
+    """Scatter of distribution and missing values, dispersion of unseen ones."""
 
     shape: Scatter
     missing: Scatter
-    unseen: Scatter
+    unseen: float
     is_ordered: bool
 
     @classmethod
@@ -129,18 +130,19 @@ class Variation:
         """Variation of a column."""
         shape = Scatter.of(counts.blocks, is_ordered=counts.is_ordered)
         missing = Scatter.of(_events(counts.missing_blocks, counts.rows_blocks))
-        unseen = Scatter.of(_events(counts.unseen_blocks, counts.blocks.sum(axis=1)))
-        return cls(shape, missing, unseen, counts.is_ordered)
+        unseen = _events(counts.unseen_blocks, counts.blocks.sum(axis=1))
+        own = _dispersion(unseen)[0] if unseen.any(axis=0).all() else 1.0
+        return cls(shape, missing, own, counts.is_ordered)
 
     def of_unseen(self, reference: float, current: float) -> Scatter:
-        """Scatter of unseen values, which are too few to show more than a part of their own.
+        """Scatter of unseen values, too few to show all of their own.
 
         That of all values, less where the reference shows how much windows differ, and of categories, which
         do not creep beyond those that are known.
         """
         is_less = not self.is_ordered or self.shape.shows_windows(reference, current)
         power = _OF_UNSEEN if is_less else 1.0
-        return replace(self.shape, dispersion=max(self.unseen.dispersion, self.shape.dispersion**power))
+        return replace(self.shape, dispersion=max(self.unseen, self.shape.dispersion**power))
 
 
 def _events(events: Floats, rows: Floats) -> Floats:
@@ -150,21 +152,14 @@ def _events(events: Floats, rows: Floats) -> Floats:
 def _courses(table: Floats, *, is_ordered: bool) -> tuple[tuple[float, float, float, float], ...]:
     """Courses of scatter with length, each with its chance once the blocks are seen."""
     lengths, found, freedom = _neighbours(table, is_ordered=is_ordered)
-    known = [(0.0, 0.0), *((slope, ratio) for slope in _SLOPES for ratio in _RATIOS)]
-    levels, fits = [], []
-    for slope, ratio in known:
-        course = 1.0 + ratio * lengths**slope
-        levels.append(max(1.0, float((freedom * found / course).sum() / freedom.sum())))
-        expected = levels[-1] * course
-        fits.append(-0.5 * float((freedom * (np.log(expected) + found / expected)).sum()))
-    chances = np.exp(np.array(fits) - max(fits)) * np.where(
-        np.arange(len(known)) == 0, _FLAT, (1 - _FLAT) / (len(known) - 1)
-    )
+    slopes, ratios = _COURSES
+    course = 1.0 + ratios[:, None] * lengths ** slopes[:, None]
+    levels = np.maximum(1.0, (freedom * found / course).sum(axis=1) / freedom.sum())
+    expected = levels[:, None] * course
+    fits = -0.5 * (freedom * (np.log(expected) + found / expected)).sum(axis=1)
+    chances = np.exp(fits - fits.max()) * np.where(ratios == 0, _FLAT, (1 - _FLAT) / (len(ratios) - 1))
     chances /= chances.sum()
-    return tuple(
-        (float(chance), level, slope, ratio)
-        for chance, level, (slope, ratio) in zip(chances, levels, known, strict=True)
-    )
+    return tuple(zip(*(each.tolist() for each in (chances, levels, slopes, ratios)), strict=True))
 
 
 def _neighbours(table: Floats, *, is_ordered: bool) -> tuple[Floats, Floats, Floats]:
@@ -192,6 +187,7 @@ def _neighbours(table: Floats, *, is_ordered: bool) -> tuple[Floats, Floats, Flo
     return np.array(lengths), np.array(found), np.array(freedom)
 
 
+@lru_cache(maxsize=256)
 def _growth(slope: float, blocks: int, length: float) -> float:
     """Variance of the mean of a stretch behind the reference against that of the reference.
 

@@ -1,4 +1,4 @@
-"""Reference and current with their columns and samples, and which times of the reference are alike."""
+"""Reference and current with their columns and samples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -121,7 +121,9 @@ def _is_uneven(column: Any) -> bool:
 def same_times(
     starts: NDArray[np.int64], ends: NDArray[np.int64], since: int, until: int
 ) -> tuple[NDArray[np.bool_], str] | None:
-    """Spans at the hours of a day, or days of a week, of a window, and a name for them.
+    """Spans at a window's hours of day or days of week.
+
+    With a name for them, "the same hours of 7 days".
 
     Parameters
     ----------

@@ -172,10 +172,10 @@ def _end_us(row: ProfileRow) -> int:
 def read_blocks(
     connection: Connection, model: str, wanted: ProfileRange, *, fewest: int, like: ProfileRange
 ) -> tuple[list[FoundProfile], str]:
-    """Profiles of the stored windows that lie within a range, at the times of day or week of another.
+    """Profiles of the stored windows that lie within a range.
 
-    In order of time, with a name for these times; empty for all. Those of an hour are one; where that are
-    under ``fewest``, each minute is its own.
+    In order of time; those at the hours of ``like`` alone, with a name for these, where there are enough.
+    Those of an hour are one; where that are under ``fewest``, each minute is its own.
     """
     layouts = _layouts(connection, model)
     rows = [

@@ -94,7 +94,7 @@ class Proposal:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the expected rate (Wilson), of as many records as tell as much."""
+        """95 % interval of the expected rate (Wilson)."""
         return wilson_interval(self.fired / self.effect, self.held_out / self.effect)
 
     @property

@@ -385,3 +385,29 @@ def test_a_column_that_is_named_like_code_stays_a_name(tmp_path: Path) -> None:
     [judge] = [one for one in load_assertions(tmp_path / "learned.py") if one.name.endswith("_range")]
     assert severities_of(judge, batch.with_columns({column: [99] * 3000})).all()
     assert not accept(proposals, tmp_path / "learned.py")
+
+
+def test_expected_rates_count_entities_and_days_not_records() -> None:
+    rng = np.random.default_rng(0)
+    day = np.sort(rng.integers(40, size=8000))
+    odd = (day == 35) & (rng.random(8000) < 0.15)
+    columns = {
+        "ts": np.datetime64("2026-01-05", "us") + day * np.timedelta64(1, "D"),
+        "inputs.height": np.where(odd, 9.0, rng.normal(1.7, 0.1, 8000)),
+    }
+
+    def height(**more: Any) -> Proposal:
+        found = learn(Batch.from_columns({**columns, **more}, model="m"), max_fire_rate=0.05)
+        return next(one for one in found if one.kind == "range")
+
+    by_day, by_row = height(), height(ts=np.full(8000, columns["ts"][0]))
+    assert (by_day.fired > 0, by_day.stretch) == (True, "")
+    assert by_day.effect > 3.0
+    assert by_day.interval[1] > 1.5 * by_day.expected_fire_rate
+    assert by_row.stretch == "rows whose event times do not differ"
+    assert f"; holds for {by_row.stretch}." in by_row.to_python()
+    nothing = np.where(odd, 1.7, columns["inputs.height"])
+    few = height(**{"inputs.height": nothing, "entity": [f"e{row % 6}" for row in range(8000)]})
+    many = height(**{"inputs.height": nothing})
+    assert few.fired <= 2 * many.fired + 2
+    assert few.interval[1] > 5 * many.interval[1]

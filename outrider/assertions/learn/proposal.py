@@ -68,6 +68,11 @@ class Proposal:
     drift
         Columns of the rule whose values move within the reference, with the distance in [0, 1]: what held so
         far may not hold next.
+    effect
+        Held-out records that tell as much as one of its own, by how those that fire share entities and days,
+        or hours.
+    stretch
+        Stretch of time that alone the interval holds for; empty where days are enough to tell.
     """
 
     kind: Kind
@@ -79,6 +84,8 @@ class Proposal:
     fired: int
     why: str
     drift: dict[str, float] = field(default_factory=dict)
+    effect: float = 1.0
+    stretch: str = ""
 
     @property
     def expected_fire_rate(self) -> float:
@@ -88,7 +95,7 @@ class Proposal:
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval of the expected rate (Wilson)."""
-        return wilson_interval(self.fired, self.held_out)
+        return wilson_interval(self.fired / self.effect, self.held_out / self.effect)
 
     @property
     def moved(self) -> str:
@@ -113,7 +120,8 @@ class Proposal:
         low, high = (f"{100 * bound:.2g}" for bound in self.interval)
         rate = f"{100 * self.expected_fire_rate:.2g} % of records ({low} to {high} %)"
         call = _call(self.factory, {**self.parameters, "name": self.name})
-        comment = f"{MARK}{self.why} ({self.support:,} records); expected on {rate}."
+        held = f"; holds for {self.stretch}" if self.stretch else ""
+        comment = f"{MARK}{self.why} ({self.support:,} records); expected on {rate}{held}."
         if self.drift:
             comment += f" Drifts: {self.moved}."
         # Names of columns come from whoever sends records: no line break may end the comment.
@@ -144,7 +152,10 @@ class Proposal:
             json.dumps(wanted["parameters"], allow_nan=False)  # infinities have no name in a file
             counts = {name: int(wanted[name]) for name in ("support", "held_out", "fired")}
             drift = {str(column): float(by) for column, by in (wanted["drift"] or {}).items()}
-            found = cls(**{**wanted, **counts, "why": str(wanted["why"]), "drift": drift})
+            effect, words = float(wanted["effect"]), {name: str(wanted[name]) for name in ("why", "stretch")}
+            if not effect >= 1.0:
+                raise ValueError(f"effect must be >= 1, got {effect}")
+            found = cls(**{**wanted, **counts, **words, "drift": drift, "effect": effect})
             found.assertion()
         except (TypeError, ValueError, AttributeError) as error:
             raise ConfigError(f"proposal {wanted['name']}: {error}") from error

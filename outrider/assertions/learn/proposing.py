@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 from outrider.assertions.assertion import Assertion
 from outrider.assertions.batch import Batch
 from outrider.assertions.checker import severities_of
+from outrider.assertions.clusters import Clusters
+from outrider.assertions.loss_bounds import design_effect
 
 from .drift import drifting
 from .faults import check_units, faults
@@ -87,6 +89,7 @@ def learn(
     series, is_later = ordered.take(by_entity), by_entity >= cut
     found: list[Proposal] = []
     fires: list[Bools] = []
+    clusters = Clusters.of(rest.column("entity"), rest.column("ts"))
     names: set[str] = set()
     numeric, grouped = kinds(fitted, columns)
     speaking = chain(
@@ -106,7 +109,9 @@ def learn(
         concerned = {str(parameters[one]) for one in OF_VALUES if one in parameters}
         drift = {column: moved[column] for column in sorted(concerned & moved.keys())}
         unique = _unique(name, names)
-        found.append(Proposal(kind, unique, factory, parameters, support, rest.rows, count, why, drift))
+        effect = float(f"{design_effect(fired.astype(np.float64), clusters):.3g}")
+        shown = support, rest.rows, count, why, drift, effect, clusters.stretch
+        found.append(Proposal(kind, unique, factory, parameters, *shown))
         fires.append(fired)
     kept = _within(fires, max_fire_rate * rest.rows)
     return sorted((found[index] for index in kept), key=lambda one: (one.kind, one.name))

@@ -198,10 +198,11 @@ def dispersion(lost: Floats, seen: Floats) -> float:
 
 
 def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Integers) -> Floats:
-    """Ratio of the variance behind each onset to that of independent observations, where days scatter.
+    """Ratio of variances behind each onset where days scatter.
 
+    Over that of independent observations.
     What lasts a day is one observation of how days differ, however many labels it has. How much they do is
-    Pearson's statistic of the days before and behind that of the onset, with the error of few days; until
+    Pearson's statistic of the days before and behind that of the onset, with its standard error; until
     ``DAYS`` are known, at least a scatter of the logarithm of the odds by 0.3, less with each. It counts for
     an onset by how much of a day was seen behind it.
 
@@ -223,7 +224,7 @@ def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Intege
     --------
     >>> lost, seen = np.tile([3.0, 3, 9, 9], 10), np.full(40, 50.0)
     >>> dispersion_of_days(lost, seen, np.arange(40) // 2, np.array([20, 39])).round(1).tolist()
-    [4.0, 2.5]
+    [4.6, 2.8]
     """
     begins = np.flatnonzero(np.diff(day, prepend=day[:1] - 1))
     hits, whole = (np.add.reduceat(side, begins) for side in (lost, seen))
@@ -232,7 +233,7 @@ def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Intege
     behind = _around_mean(hits[::-1], whole[::-1], len(hits) - 1 - at)
     free = before[1] + behind[1]
     known = (before[0] + behind[0]) / np.maximum(free, 1.0) - 1.0
-    known = np.where(free > 0.0, known * (1.0 + 2.0 / np.maximum(free, 1.0)), 0.0)
+    known = np.where(free > 0.0, known * (1.0 + np.sqrt(2.0 / np.maximum(free, 1.0))), 0.0)
     mean, size = lost.sum() / max(float(seen.sum()), 1e-12), max(float(whole.mean()), 1e-12)
     presumed = _SCATTER**2 * mean * (1.0 - mean) * size * np.maximum(0.0, 1.0 - free / (DAYS - 2))
     after = seen.sum() - (np.cumsum(seen) - seen)[onsets]

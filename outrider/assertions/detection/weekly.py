@@ -45,10 +45,10 @@ class Hours:
 def weekly_odds(seen: Floats, hour: Integers, past: Hours, *, spread: Floats) -> Floats:
     """Odds ratio of each onset that earlier weeks lead one to expect.
 
-    Behind it over before it. In each of two weeks the logarithm of the odds of the hours since the onset is held against that of the
-    hours before it, both mixed as the observations are now, less a standard error, so that noise costs no
-    evidence. The least of the weeks counts: what one week alone shows is no rhythm. Hours may have
-    moved by one. **Guarantee**: none; 1.0, and so no change, where nothing differs or is known.
+    Behind it over before it. In each of two weeks the logarithm of the odds of the hours since the onset is
+    held against that of the hours before it, both mixed as the observations are now, less a standard error,
+    so that noise costs no evidence. The least of the weeks counts: what one week alone shows is no rhythm.
+    Hours may have moved by one. **Guarantee**: none; 1.0, and so no change, where nothing differs.
 
     Parameters
     ----------

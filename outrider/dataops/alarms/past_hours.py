@@ -21,7 +21,8 @@ _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 class StoredHours:
     """Sums by hour of a model's counts in earlier weeks.
 
-    Of the weeks before what :class:`MinuteCounts` holds, and only of assertions that are about to alarm; read again with every hour.
+    Of the weeks before what :class:`MinuteCounts` holds, and only of assertions that are about to alarm; read
+    again with every hour.
     """
 
     model: str

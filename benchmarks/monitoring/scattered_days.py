@@ -68,7 +68,7 @@ def main() -> None:
             f"streams that alarm in {DAYS} days", base=ALLOWED,
             data=f"{words}; 500 labels a day lost by 10 %, 1,000 by 5 %; seeds 61 and 62",
         ).show()  # fmt: skip
-        for fault in (4, 14):
+        for fault in (4, 16):
             told = [one for each in KINDS for one in delays(*each, scatter, fault)]
             name, data = f"monitoring.scattered_days.{kind}", f"{words}; loss doubles on day {fault}, seed 67"
             Figure(

@@ -25,7 +25,7 @@ _MOST_ONSETS = 48
 """Onsets whose evidence is computed, the likeliest: leaving some out loses power only."""
 _LEAST = 10
 """Observations of a block, and pairs of blocks, from which their variance says something."""
-DAYS = 8
+DAYS = 14
 """Days from which what is known of their scatter stands alone."""
 _SCATTER = 0.3
 """Standard deviation of the logarithm of a day's odds that is presumed while few are known."""
@@ -202,7 +202,7 @@ def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Intege
 
     Over that of independent observations.
     What lasts a day is one observation of how days differ, however many labels it has. How much they do is
-    Pearson's statistic of the days before and behind that of the onset, with its standard error; until
+    Pearson's statistic of the days before and behind that of the onset, with the error of few days; until
     ``DAYS`` are known, at least a scatter of the logarithm of the odds by 0.3, less with each. It counts for
     an onset by how much of a day was seen behind it.
 
@@ -224,7 +224,7 @@ def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Intege
     --------
     >>> lost, seen = np.tile([3.0, 3, 9, 9], 10), np.full(40, 50.0)
     >>> dispersion_of_days(lost, seen, np.arange(40) // 2, np.array([20, 39])).round(1).tolist()
-    [4.6, 2.8]
+    [4.0, 2.5]
     """
     begins = np.flatnonzero(np.diff(day, prepend=day[:1] - 1))
     hits, whole = (np.add.reduceat(side, begins) for side in (lost, seen))
@@ -233,7 +233,7 @@ def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Intege
     behind = _around_mean(hits[::-1], whole[::-1], len(hits) - 1 - at)
     free = before[1] + behind[1]
     known = (before[0] + behind[0]) / np.maximum(free, 1.0) - 1.0
-    known = np.where(free > 0.0, known * (1.0 + np.sqrt(2.0 / np.maximum(free, 1.0))), 0.0)
+    known = np.where(free > 0.0, known * (1.0 + 2.0 / np.maximum(free, 1.0)), 0.0)
     mean, size = lost.sum() / max(float(seen.sum()), 1e-12), max(float(whole.mean()), 1e-12)
     presumed = _SCATTER**2 * mean * (1.0 - mean) * size * np.maximum(0.0, 1.0 - free / (DAYS - 2))
     after = seen.sum() - (np.cumsum(seen) - seen)[onsets]

@@ -25,7 +25,7 @@ _MOST_ONSETS = 48
 """Onsets whose evidence is computed, the likeliest: leaving some out loses power only."""
 _LEAST = 10
 """Observations of a block, and pairs of blocks, from which their variance says something."""
-DAYS = 8
+DAYS = 14
 """Days from which what is known of their scatter stands alone."""
 _SCATTER = 0.3
 """Standard deviation of the logarithm of a day's odds that is presumed while few are known."""
@@ -198,8 +198,9 @@ def dispersion(lost: Floats, seen: Floats) -> float:
 
 
 def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Integers) -> Floats:
-    """Ratio of the variance behind each onset to that of independent observations, where days scatter.
+    """Ratio of variances behind each onset where days scatter.
 
+    Over that of independent observations.
     What lasts a day is one observation of how days differ, however many labels it has. How much they do is
     Pearson's statistic of the days before and behind that of the onset, with the error of few days; until
     ``DAYS`` are known, at least a scatter of the logarithm of the odds by 0.3, less with each. It counts for

@@ -21,7 +21,7 @@ _FAR = 40.0
 """Onsets whose bound lies so far below the highest one add nothing that counts."""
 
 
-def floor_of(rate: Floats, odds: float) -> Floats:
+def floor_of(rate: Floats, odds: float | Floats) -> Floats:
     """Rate with ``odds`` times the odds of ``rate``.
 
     Examples
@@ -203,17 +203,16 @@ def rising(
     behind = [before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]]
     mixed = _rates(*past)
     if expected is not None:
-        past[0] = past[1] * floor_of(
-            mixed, np.broadcast_to(expected, seen_before[0].shape)[..., earliest - 1 :]
-        )
+        moved = np.broadcast_to(expected, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :]
+        past[0] = np.asarray(past[1] * floor_of(mixed, moved))
     if spread is None:
         return _mixed([*past, *behind], horizon, needed, odds)
     overall, local, highest = (
         one[:, earliest - 1 :] for one in (spread.overall, spread.local, spread.highest)
     )
     if known is not None:  # another mix moves the peak, too
-        moved = mixed / np.maximum(_rates(before[:, ends], total[:, ends]), 1e-9)
-        highest = np.minimum(highest * np.maximum(moved, 1.0), 1.0)
+        by_mix = mixed / np.maximum(_rates(before[:, ends], total[:, ends]), 1e-9)
+        highest = np.minimum(highest * np.maximum(by_mix, 1.0), 1.0)
     if expected is not None:
         highest = np.where(highest > 0.0, np.maximum(highest, _rates(*past)), 0.0)
     peak = [past[1] * highest, past[1] * (highest > 0.0)]

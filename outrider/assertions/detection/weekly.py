@@ -1,4 +1,4 @@
-"""Rise of a rate that the same hours of earlier weeks show, too."""
+"""Rhythm of a rate by the hours of earlier weeks."""
 
 from dataclasses import dataclass
 
@@ -43,12 +43,12 @@ class Hours:
 
 
 def weekly_odds(seen: Floats, hour: Integers, past: Hours, *, spread: Floats) -> Floats:
-    r"""Odds behind each onset over those before it that the hours of earlier weeks lead one to expect.
+    """Odds ratio of each onset that earlier weeks lead one to expect.
 
-    In each of two weeks the logarithm of the odds of the hours since the onset is held against that of the
-    hours before it, both mixed as the observations are now, less a standard error, so that noise costs no
-    evidence. The least of the weeks counts: what one week alone shows is no rhythm. Hours may have
-    moved by one. **Guarantee**: none; 1.0, and so no change, where nothing differs or is known.
+    Behind it over before it. In each of two weeks the logarithm of the odds of the hours since the onset is
+    held against that of the hours before it, both mixed as the observations are now, less a standard error,
+    so that noise costs no evidence. The least of the weeks counts: what one week alone shows is no rhythm.
+    Hours may have moved by one. **Guarantee**: none; 1.0, and so no change, where nothing differs.
 
     Parameters
     ----------
@@ -81,7 +81,9 @@ def weekly_odds(seen: Floats, hour: Integers, past: Hours, *, spread: Floats) ->
 
 
 def weekly_rates(seen: Floats, hour: Integers, past: Hours) -> Floats:
-    """Rate of each block over the mean one that the same hours of two earlier weeks agree upon.
+    """Rate of each block over the mean, by two earlier weeks.
+
+    As far as the same hours of both agree.
 
     Parameters
     ----------

@@ -19,9 +19,10 @@ _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 @dataclass(slots=True)
 class StoredHours:
-    """Sums by hour of a model's counts in the weeks before those that :class:`MinuteCounts` holds.
+    """Sums by hour of a model's counts in earlier weeks.
 
-    Only of assertions that are about to alarm; read again with every hour.
+    Of the weeks before what :class:`MinuteCounts` holds, and only of assertions that are about to alarm; read
+    again with every hour.
     """
 
     model: str
@@ -80,7 +81,7 @@ class ReadHours:
     connection: Connection
 
     def of(self, stream: Stream, *, since_us: int) -> Hours:
-        """Hours of a stream that began after a time; a version has those of all."""
+        """Hours of a stream since a time; all records' for a version."""
         part = ALL if stream[1].startswith(OF_VERSION) else stream[1]
         hits, seen = (self.stored.row(self.connection, name, part) for name in (stream[0], ""))
         judged = np.arange(self.stored.first, self.stored.stop) * HOUR_US >= since_us

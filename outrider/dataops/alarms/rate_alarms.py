@@ -202,7 +202,7 @@ class PastHours(Protocol):
     """Hours of earlier weeks."""
 
     def of(self, stream: Stream, *, since_us: int) -> Hours:
-        """Hours of a stream that began after a time; none of them is of these days."""
+        """Hours of a stream since a time, none of these days."""
 
 
 class _NoHours:

@@ -53,7 +53,10 @@ def ahead_of_receipt(judged: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArr
 
 
 def ahead_in_windows(kept: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask of the records whose event time moves no watermark beyond receipt, shape (rows,)."""
+    """Mask (rows,) of records whose event time is ahead of receipt.
+
+    They move no watermark beyond it.
+    """
     return _are_ahead(kept, seq, dict.fromkeys(unit.max_ahead_us, 0))
 
 

@@ -260,7 +260,6 @@ DECLARED = {
     "series.md": {"1 %": "bound"},
     "shadow-engine.md": {"2 %": "limit", "80 %": "limit"},
     "test-statistics.md": {"20 %": "tolerance"},
-    "triggers.md": {"97.5 %": "level"},
     "write-a-suite.md": {"95 %": "of a model in a story"},
 }  # fmt: skip
 """Percentages that were declared, not measured: settings, limits, levels, how data were made."""

@@ -4,6 +4,8 @@ A model of a common class with a loss of 2 % and of a rare one of which it finds
 finds less. The service's decision is asked after every label of the class. Steady models have five rare ones.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,16 +25,18 @@ def losses_of(lost: Floats, seen: Floats) -> BlockLosses:
     number = np.arange(lost.shape[1])
     times = number * int(RULE.horizon_s * 1e6) // 300
     names = tuple(f"{LABEL}{at}" for at in range(len(lost)))
-    place = ("1", number, times, times + 1, times, times)
-    by_label = BlockLosses(*place, names, lost[..., None], seen[..., None], np.ones(1), None)
-    whole = (side.sum(axis=0)[None, :, None] for side in (lost, seen))
-    return BlockLosses(*place, ("",), *whole, np.ones(1), None, by_label)
+    by_label = BlockLosses(
+        "1", number, times, times + 1, times, times, names, lost[..., None], seen[..., None], np.ones(1), None
+    )
+    lost, seen = (side.sum(axis=0)[None, :, None] for side in (lost, seen))
+    return replace(by_label, parts=("",), lost=lost, seen=seen, by_label=by_label)
 
 
 def drawn(rng: np.random.Generator, shares: Floats, wrong: Floats) -> BlockLosses:
     """Labels of classes by their shares, wrong by chances of shape (classes, blocks)."""
     seen = rng.multinomial(BLOCK, shares, wrong.shape[1]).T
-    return losses_of(rng.binomial(seen, wrong) * 1.0, seen * 1.0)
+    lost: Floats = np.asarray(rng.binomial(seen, wrong), dtype=np.float64)
+    return losses_of(lost, np.asarray(seen, dtype=np.float64))
 
 
 def labels_until(rng: np.random.Generator, share: float, recall: float) -> float:

@@ -30,8 +30,9 @@ RISEN, RATES, VOLUMES = 40, (0.12, 0.15, 0.2), (100, 1_000, 10_000)
 
 def even(rng: np.random.Generator, rate: Floats, per_hour: float = 100.0) -> Minutes:
     """Entities with a record each."""
-    seen = rng.poisson(per_hour / 60.0, len(rate)) * 1.0
-    return rng.binomial(seen.astype(int), rate) * 1.0, seen, seen
+    seen: Floats = np.asarray(rng.poisson(per_hour / 60.0, len(rate)), dtype=np.float64)
+    flags: Floats = np.asarray(rng.binomial(seen.astype(int), rate), dtype=np.float64)
+    return flags, seen, seen
 
 
 def many(rng: np.random.Generator, rate: Floats) -> Minutes:
@@ -45,7 +46,8 @@ def unlike(rng: np.random.Generator, rate: Floats) -> Minutes:
     _, _, seen = even(rng, rate)
     minute = np.repeat(np.arange(len(rate)), seen.astype(int))
     flags = rng.binomial(20, rng.beta(rate[minute], 1.0 - rate[minute]))
-    return np.bincount(minute, flags, minlength=len(rate)), 20.0 * seen, seen
+    summed = np.bincount(minute, flags, minlength=len(rate)).astype(np.float64)
+    return summed, 20.0 * seen, seen
 
 
 def bursts(rng: np.random.Generator, rate: Floats) -> Minutes:

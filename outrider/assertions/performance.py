@@ -324,7 +324,7 @@ class ScoreConvention:
 
 
 def score_convention(cells: OutcomeCells) -> ScoreConvention | None:
-    """Notice of scores by another convention; None where they fit their answers as well.
+    """Notice of scores by another convention; None without any.
 
     Examples
     --------

@@ -22,6 +22,7 @@ from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.class_words import NUMBER, class_word
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.losses import OF_LABEL
 from outrider.dataops.ledger.measures import RATIO, buckets_of
 from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, minutes_of, roll_up
 from outrider.dataops.ledger.outcomes import LabelledRow, outcomes_of
@@ -198,6 +199,9 @@ def test_a_class_that_only_erased_records_name_loses_its_name(engine: Engine) ->
         erase_rows_of(connection, found, quoted)
     counted = query(engine, "SELECT predicted, label, sum(records) FROM outcome_count GROUP BY 1, 2")
     assert set(map(tuple, counted)) == {(OTHERS, "dog", 1), ("cat", "dog", 1), ("cat", OTHERS, 1)}
+    losses = {name for (name,) in query(engine, "SELECT slice FROM loss_count")}
+    assert {f"{OF_LABEL}dog", OF_LABEL + OTHERS} < losses
+    assert not any("mine" in name for name in losses)
 
 
 def test_equal_classes_are_counted_by_one_name() -> None:

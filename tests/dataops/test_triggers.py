@@ -20,6 +20,7 @@ from outrider.dataops.triggers.signals import (
     Figures,
     FiringAlert,
     FlagRateRule,
+    Floats,
     OpenIncident,
     Regression,
     alerts_signal,
@@ -102,14 +103,14 @@ def test_a_share_fires_again_once_it_was_below_where_it_is_armed_again() -> None
     assert followed([0.13, 0.05, 0.13]) == 1
 
 
-def minutes_of(rate: float, *, days: int = 8, each: float = 1.0) -> tuple[np.ndarray, ...]:
+def minutes_of(rate: float, *, days: int = 8, each: float = 1.0) -> tuple[Floats, Floats, Floats]:
     """Flags, records and entities by minute: of an entity all records are flagged or none."""
     rng = np.random.default_rng(7)
-    entities = rng.poisson(10, days * 1440)
-    return rng.binomial(entities, rate) * each, entities * each, entities * 1.0
+    entities: Floats = np.asarray(rng.poisson(10, days * 1440), dtype=np.float64)
+    return np.asarray(each * rng.binomial(entities.astype(int), rate)), each * entities, entities
 
 
-def fires(minutes: tuple[np.ndarray, ...], until: int) -> bool:
+def fires(minutes: tuple[Floats, Floats, Floats], until: int) -> bool:
     """Does a share fire that is looked at behind a minute?"""
     figures = Figures.of(RULE, *(side[:until] for side in minutes))
     return rates_signal([RULE], {"margin": figures}, {}).is_due
@@ -130,9 +131,9 @@ def test_rates_signal_fires_within_hours_when_the_rate_is_above_its_start(rate: 
 
 def test_rates_signal_counts_entities_when_each_has_many_records() -> None:
     few = minutes_of(0.13, days=1)[2] * 0 + 1.0
-    hits = np.random.default_rng(1).binomial(1, 0.13, len(few))
+    hits: Floats = np.asarray(np.random.default_rng(1).binomial(1, 0.13, len(few)), dtype=np.float64)
     assert hits.mean() > 0.11
-    found = Figures.of(RULE, hits * 1_000.0, few * 1_000.0, few)
+    found = Figures.of(RULE, 1_000.0 * hits, 1_000.0 * few, few)
     assert found.records == 1_440_000
     signal = rates_signal([RULE], {"margin": found}, {})
     assert not signal.is_due

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from outrider.assertions.loss_bounds import bound_of_mean
+from outrider.assertions.matching import is_numeric
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.improvement.entity_hours import LEAST_STAKE, EntityHours
 from outrider.dataops.improvement.paired_labels import LabelledPairs, _paired, _Rows
@@ -124,4 +125,5 @@ def test_the_loudest_entity_goes_and_the_nameless_stay() -> None:
 def test_who_is_worse(label: object, champion: object, other: object, worse: float) -> None:
     """Numbers are compared by which is farther off: one wild answer weighs no more than any other."""
     rows = _Rows([0], [0], [label], [champion], [other])
-    assert _paired(rows, {}).worse.tolist() == [worse]
+    numeric = is_numeric([champion]) or is_numeric([other])
+    assert _paired(rows, {}, numeric).worse.tolist() == [worse]

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import Engine, insert
 
 from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.alarms.stored_incidents import acknowledge, list_incidents, mute
+from outrider.dataops.ledger.losses import FirstOutcome, count_losses
 from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, RecordCount, table_of
 from outrider.errors import NotFound
@@ -135,6 +137,27 @@ def test_a_stream_whose_evidence_is_enough_is_one_that_the_worker_tells(
         mute(connection, row.id, until_us=NOW_US + 1, now_us=NOW_US)
     report = reader.read(MODEL, now_us=NOW_US)
     assert (report["streams"][0]["status"], report["standing"]) == ("muted", 0)
+
+
+def test_read_shows_rare_classes_with_how_many_lost_labels_would_be_an_alarm(
+    engine: Engine, reader: AlarmReader
+) -> None:
+    """Of 40 labels each of two classes of one in fifty, and of three of a third."""
+    offer(engine, "x")
+    rng = np.random.default_rng(2)
+    names = rng.permutation(np.repeat(["usual", "fraud", "theft", "spam"], [1917, 40, 40, 3]))
+    with write(engine) as connection:
+        count_losses(connection, MODEL, [
+            FirstOutcome(f"r{at}", "1", "", None, at, at, 1.0, bool(rng.random() > 0.2), math.nan, str(name))
+            for at, name in enumerate(names)
+        ])  # fmt: skip
+    found = {row["slice"]: row for row in reader.read(MODEL, now_us=NOW_US)["streams"] if row["slice"]}
+    assert {name: row["status"] for name, row in found.items()} == {
+        "label=fraud": "watched", "label=theft": "watched", "label=spam": "too_few",
+    }  # fmt: skip
+    assert "of 40 labels answered right" in found["label=fraud"]["text"]
+    assert "more, all wrong, would be an alarm" in found["label=fraud"]["text"]
+    assert found["label=spam"]["text"].startswith("too few: ")
 
 
 def test_incidents_of_every_kind_stand_with_a_stream_of_their_own(

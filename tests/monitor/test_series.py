@@ -262,9 +262,10 @@ def test_performance_notes_scores_of_the_positive_class_when_they_are_read_as_th
         assert (found["note"], warned) == (None, [])
     else:
         assert brier == pytest.approx(0.8 * 0.81 + 0.2 * 0.01)
-        assert "80% of the scores" in found["note"]
-        assert "Brier 0.650 as read, 0.010 if so" in found["note"]
-        assert warned == [f"score_of: {found['note']}"]
+        note = found["note"] or ""
+        assert "80% of the scores" in note
+        assert "Brier 0.650 as read, 0.010 if so" in note
+        assert warned == [f"score_of: {note}"]
 
 
 @pytest.fixture

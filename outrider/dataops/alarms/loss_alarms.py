@@ -102,14 +102,14 @@ def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) ->
 
 
 def watched_losses(own: BlockLosses, rule: AlarmRule) -> tuple[list[str], Floats]:
-    """Streams of a version and their shares of alpha: all records, slices, classes that are rare."""
+    """Streams of a version (slices, rare classes) and shares of alpha."""
     kinds = [kind for kind in (own.slices, own.rare(RARE * rule.loss_points)) if kind]
     shares = [0.5 / len(kinds) / len(kind) for kind in kinds for _ in kind]
     return [ALL, *(part for kind in kinds for part in kind)], np.array([1.0 - sum(shares), *shares])
 
 
 def lost_until_alarm(own: BlockLosses, part: str, rule: AlarmRule) -> int | None:
-    """Labels of a stream that would be an alarm if all of the next ones were lost; None where none would."""
+    """Number of further lost labels that would alarm; None for none."""
     streams, shares = watched_losses(own, rule)
     needed = -math.log(rule.alpha * float(shares[streams.index(part)]))
     known = own.of(part)

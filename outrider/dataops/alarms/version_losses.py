@@ -116,7 +116,7 @@ class BlockLosses:
         )
 
     def rare(self, share: float) -> list[str]:
-        """Classes of which fewer labels than a share of all come; none where labels are many values."""
+        """Classes below a share of all labels; none with over 100 classes."""
         own = self.by_label
         if own is None or not 2 <= len(own.parts) <= MOST_CLASSES:
             return []

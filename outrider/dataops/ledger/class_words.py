@@ -7,13 +7,13 @@ NUMBER = "__number__"
 """A fractional number: no class."""
 
 
-def class_word(text: str | None, is_number: bool | None = None) -> str:
+def class_word(text: str | None, *, is_number: bool = False) -> str:
     """Word of a stored answer or label, equal for equal numbers.
 
     Parameters
     ----------
     is_number
-        Declared kind of the target; None where fractional ones alone are numbers, not classes.
+        True where whole numbers are no classes either.
 
     Examples
     --------
@@ -22,11 +22,8 @@ def class_word(text: str | None, is_number: bool | None = None) -> str:
     """
     word = plain_text(text) or ""
     number = number_of(word)
-    is_fractional = isinstance(number, float) and not number.is_integer()
-    if number is not None and (is_fractional if is_number is None else is_number):
+    if (isinstance(number, float) and not number.is_integer()) or (is_number and number is not None):
         return NUMBER
-    if is_fractional:
-        return word
     if isinstance(number, bool) or (number is not None and read_typed(text) == number):
         word = str(int(number))
     return word

@@ -96,15 +96,20 @@ def outcomes_of(rows: Sequence[LabelledRow], is_number: bool | None = None) -> l
     hits = matches([one for one, _ in values], [one for _, one in values]).tolist()
     found: dict[tuple[str, str, bool, bool], LabelOutcome] = {}
     for key, (answer, label), hit in zip(distinct, values, hits, strict=True):
-        own, other = (
-            OTHERS if is_other else class_word(text, is_number)
-            for text, is_other in ((key[0], key[2]), (key[1], key[3]))
-        )
+        own, other = _name(key[0], key[2], is_number), _name(key[1], key[3], is_number)
         error = float("nan")
         if is_number is not False and isinstance(answer, int | float if is_number else float):
             error = float(answer - label) if isinstance(label, int | float) else error
         found[key] = LabelOutcome(own, own if hit else other, hit, error)
     return [found[key] for key in told]
+
+
+def _name(text: str, is_other: bool, is_number: bool | None) -> str:
+    """Name by which an answer or label is counted; fractional ones of declared classes have none."""
+    word = class_word(text, is_number=is_number is True)
+    if word == NUMBER:
+        return OTHERS if is_number is False else NUMBER
+    return OTHERS if is_other else word
 
 
 def affected(

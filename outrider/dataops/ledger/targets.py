@@ -1,6 +1,6 @@
-"""Kind of a model's target: a number to be near to, or a class to be hit.
+"""Kind of a model's target: number or class.
 
-A declared task decides; values do only where none is declared.
+A number is to be near to, a class to be hit. A declared task decides; values do only where none is declared.
 """
 
 from sqlalchemy import Connection
@@ -9,7 +9,7 @@ from outrider.assertions.matching import is_numeric
 
 
 def declare_target(connection: Connection, model: str, is_number: bool | None) -> None:
-    """Keep what the configuration declares; None where it declares nothing."""
+    """Keep the declared kind of a target; None where values decide."""
     if declared_number(connection, model) == is_number:
         return
     connection.exec_driver_sql("DELETE FROM declared_target WHERE model = ?", (model,))

@@ -105,7 +105,7 @@ class ScoreCount(SQLModel, table=True):
 
 
 class DeclaredTarget(SQLModel, table=True):
-    """Model whose declared task says that its target is a number, or a class."""
+    """Declared kind of a model's target, number or class."""
 
     __tablename__ = "declared_target"
     __table_args__ = ({"sqlite_with_rowid": False},)

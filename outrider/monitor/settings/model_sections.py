@@ -542,12 +542,12 @@ class ModelSettings(SourceSettings):
 
     @property
     def positive_class(self) -> int | str | None:
-        """Class that ``outputs.score`` is of; None where it is of the answer."""
+        """Class of ``outputs.score``; None where scores are of answers."""
         return self.classes[-1] if self.score_of == "positive" else None
 
     @property
     def is_number(self) -> bool | None:
-        """Declared kind of the target, a number or a class; None where nothing is declared: values say it."""
+        """Declared kind of the target; None where values decide."""
         if self.task == "scoring":
             return True
         return False if self.task == "classification" and "task" in self.model_fields_set else None

@@ -350,7 +350,7 @@ def _rooted(row: SeriesRow) -> SeriesRow:
 
 
 def stored_convention(connection: Connection, model: str) -> ScoreConvention | None:
-    """Notice of how the scores of all stored outcomes of a model are read."""
+    """Notice of the convention of all stored scores of a model."""
     keys = [_OUTCOME.c[one] for one in ("version", "predicted", "label", "hit", "bucket")]
     sums = [
         func.sum(_OUTCOME.c[name]).label(name)

@@ -12,7 +12,7 @@ from outrider.errors import ConfigError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-HEAD = "c0388b579ca5c242"
+HEAD = "d75d67c66812e0cc"
 """Digest of the tables, which ``state.db`` carries: of another layout it is refused, not changed."""
 FOLDER = Path(__file__).parent
 SQLITE = "sqlite:///"

@@ -132,9 +132,9 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
                 there = ", ".join(each.version for each in known)
                 raise ConfigError(f"model {name!r} has no version {version!r}; there is {there or 'none'}")
             source = loadable_source(settings, found)
-            if source is not None and source.kind == "function":
+            if source.kind == "function":
                 _same_function(settings, found)
-            if found.weights is None and (source is None or source.kind == "torch"):
+            if found.weights is None and source.kind == "torch":
                 raise ConfigError(f"{found.id} has no weights: it failed to be trained")
             (predictor,) = version_predictors(settings, connection, name, found.version)
             return predictor
@@ -145,10 +145,9 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
 def _same_function(settings: "Settings", found: "Model") -> None:
     """Raise where the file of a predictor function is not what it was when the version was registered."""
     from outrider.dataops.model_kinds.content import whole_digest
-    from outrider.monitor.settings.sources import stored_source
+    from outrider.dataops.model_kinds.source import Source
 
-    source = stored_source(settings, found)
-    assert source is not None
+    source = Source.from_json(found.source)
     if "artefacts" in source.kept:  # trained here: what it learned is kept, and the file only reads it
         return
     file = settings.base / source.reference.rpartition(":")[0]

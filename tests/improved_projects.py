@@ -98,7 +98,6 @@ class World:
         """A version as an engine loads one."""
         found = self.version(version)
         source = loadable_source(self.settings, found)
-        assert source is not None
         weights = None if found.weights is None else self.objects.path(found.weights)
         return load_model(source, folder=self.settings.base, weights=weights)
 

@@ -23,6 +23,7 @@ from outrider.errors import ConfigError
 from outrider.model_reference import load_predictor
 from outrider.monitor.settings.config import load_settings
 from tests.databases import migrated_for
+from tests.model_sources import section_source
 
 CONFIG = """
 [models.net]
@@ -70,11 +71,18 @@ def engine(project: Path) -> Iterator[Engine]:
         for model, content in (("net", weights(1.0, 0.0)), ("plain", PLAIN.encode())):
             models.register_initial(
                 connection, objects, model=model, version="1", content=content, is_weights=model == "net",
-                now_us=1,
+                now_us=1, source=section_source(settings, model),
             )  # fmt: skip
         digest = objects.put(weights(0.0, 1.0))
         models.register(
-            connection, model="net", version="2", status="challenger", digest=digest, weights=digest, now_us=2
+            connection,
+            model="net",
+            version="2",
+            status="challenger",
+            digest=digest,
+            weights=digest,
+            now_us=2,
+            source=section_source(settings, "net"),
         )
     yield engine
     engine.dispose()

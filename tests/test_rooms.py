@@ -23,8 +23,6 @@ MAY_PASS = (
     "outrider.dataops.state.rows.Row.",
 )
 EVERY, NONE = "every room", "no other room"
-RENAMED = re.compile(r"^\| `(\w+/[\w/]+\.py)` \| (.+) \|$", re.MULTILINE)
-MOVED = re.compile(r"^\| `(\w+/[\w/]+)/` \| (.+) \|$", re.MULTILINE)
 
 
 def door(room: Path) -> str:
@@ -141,31 +139,6 @@ def test_architecture_shows_the_rooms_and_files_that_there_are() -> None:
     named = re.findall(r"`((?:tests|benchmarks|outrider|monitor|dataops|assertions|docs)/[\w/.]+)`", page)
     assert len(named) > 20
     assert [path for path in named if not (ROOT / path).exists()] == []
-
-
-def test_table_of_moved_files_names_files_that_exist() -> None:
-    """CONTRIBUTING tells where each file of the last release stands now."""
-    table = MOVED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    assert len(table) > 20
-    for room, cell in table:
-        for entry in cell.split(", "):
-            new, _, old = entry.partition(" ← ")
-            assert (PACKAGE / room / f"{new}.py").is_file() or (PACKAGE / room / new).is_dir(), (
-                f"{room}/{new}"
-            )
-            before = old or f"{room.split('/')[0]}/{new}"
-            assert not (PACKAGE / f"{before}.py").is_file(), f"{before}.py is still there"
-
-
-def test_table_of_renamed_classes_names_classes_that_exist() -> None:
-    table = RENAMED.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
-    assert len(table) > 20
-    for file, cell in table:
-        text = (PACKAGE / file).read_text(encoding="utf-8")
-        for entry in cell.split(", "):
-            old, new = entry.split(" → ")
-            assert re.search(rf"^(class )?{new}\b", text, re.MULTILINE), f"{file}: {new}"
-            assert not re.search(rf"^(class )?{old}\b", text, re.MULTILINE), f"{file}: {old} is still there"
 
 
 if __name__ == "__main__":

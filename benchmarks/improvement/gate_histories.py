@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from tests.running_jobs import run_next
 
+CHAMPION = Source("function", "model.py:champion", inputs=("champion", "candidate"), classes=(0, 1))
 HISTORIES = 100
 MARGIN = 0.02
 CONFIG = """
@@ -98,7 +100,14 @@ def fresh_context() -> Iterator[JobContext]:
         journal = SqliteJournal(settings.journal_path, max_bytes=None)
         with write(engine) as connection:
             models.register_initial(
-                connection, objects, model="m", version="1", content=b"", is_weights=False, now_us=1
+                connection,
+                objects,
+                model="m",
+                version="1",
+                content=b"",
+                is_weights=False,
+                now_us=1,
+                source=CHAMPION.to_json(),
             )
         yield JobContext(settings, engine, objects, journal, targets_of(settings), poll_s=0.01)
         journal.close()
@@ -114,7 +123,7 @@ def judged(context: JobContext, number: int, table: pa.Table) -> str:
     own, version = context.settings.models["m"], f"c{number}"
     gate = own.gate.model_copy(update={"held_out": f"held-{number}"})
     context.settings.models["m"] = own.model_copy(update={"gate": gate})
-    source = Source("function", "model.py:candidate", inputs=("champion", "candidate"), classes=(0, 1))
+    source = replace(CHAMPION, reference="model.py:candidate")
     with write(context.engine) as connection:
         models.register(
             connection, model="m", version=version, status="challenger", digest="", weights=None, now_us=2,

@@ -23,6 +23,7 @@ from sqlalchemy import Connection, Engine, event, func, select
 from benchmarks.figure import Figure
 from outrider.dataops.improvement.promotion import promote_for
 from outrider.dataops.improvement.verdicts import keep_verdict
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.champion_history import list_changes
 from outrider.dataops.outbox import WebhookTarget
@@ -41,6 +42,7 @@ VERSIONS = 12
 """Versions that are under way at a time."""
 CHANGES = 200_000
 TARGETS = (WebhookTarget("http://receiver.example", ("model.promoted", "model.rolled_back")),)
+SOURCE = Source("function", "model.py:predict").to_json()
 OUTCOMES = (
     {"passed": True, "undecided": False},
     {"passed": False, "undecided": False},
@@ -63,7 +65,14 @@ class RandomEvents:
         event.listen(engine, "before_cursor_execute", self._break)
         with write(engine) as connection:
             models.register_initial(
-                connection, objects, model="m", version="0", content=b"0", is_weights=True, now_us=self.now
+                connection,
+                objects,
+                model="m",
+                version="0",
+                content=b"0",
+                is_weights=True,
+                now_us=self.now,
+                source=SOURCE,
             )
             self.made = int(models.next_version(connection, "m"))
 
@@ -94,7 +103,7 @@ class RandomEvents:
         self.made += 1
         models.register(
             connection, model="m", version=version, status="challenger", digest="", weights=None,
-            now_us=self.now,
+            now_us=self.now, source=SOURCE,
         )  # fmt: skip
 
     def judge(self, connection: Connection) -> None:

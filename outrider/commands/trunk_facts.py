@@ -34,7 +34,7 @@ def _facts(settings: "Settings", versions: "list[Model]") -> Iterator[tuple[str,
 
     known = {found.id: found for found in versions}
     for found in versions:
-        base = Source.from_json(found.source).adapted_from if found.source else None
+        base = Source.from_json(found.source).adapted_from
         if found.status not in IN_SERVICE or base is None:
             continue
         own, others = _weights(settings, found), _weights(settings, known[base]) if base in known else None
@@ -54,7 +54,7 @@ def _weights(settings: "Settings", found: "Model") -> Path | None:
 
     if found.weights is not None:
         path = settings.data_folder / "objects" / found.weights[:2] / found.weights
-    elif (source := loadable_source(settings, found)) is not None and source.kind == "hf":
+    elif (source := loadable_source(settings, found)).kind == "hf":
         path = settings.path(source.reference)
     else:
         return None

@@ -46,6 +46,7 @@ from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.web.data_docs_page import data_docs_routes
 from tests.databases import migrated_for
 from tests.gate_evidence import kept_evidence
+from tests.model_sources import section_source
 from tests.running_jobs import run_until
 
 CONFIG = """
@@ -77,10 +78,24 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     objects = LocalObjects(folder / "objects")
     with write(engine) as connection:
         models.register_initial(
-            connection, objects, model="m", version="1", content=b"weights", is_weights=True, now_us=1
+            connection,
+            objects,
+            model="m",
+            version="1",
+            content=b"weights",
+            is_weights=True,
+            now_us=1,
+            source=section_source(settings, "m"),
         )
         models.register(
-            connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2
+            connection,
+            model="m",
+            version="2",
+            status="challenger",
+            digest="d",
+            weights=None,
+            now_us=2,
+            source=section_source(settings, "m"),
         )
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     trainer = threading.Thread(target=run_until, args=(shop,))

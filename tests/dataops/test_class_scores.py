@@ -163,7 +163,8 @@ def test_chosen_labels_are_weighed_back(engine: Engine) -> None:
     _fill(engine, probs, [CLASSES[one] for one in truth.tolist()])
     rows = [
         {"model": "m", "record_id": f"r{at}", "policy": "bal", "reason": "x", "round": 1, "created_us": 1,
-         "position": at, "probability": 0.9 if at % 3 else 0.3, "population": 600, "is_audit": False}
+         "position": at, "probability": 0.9 if at % 3 else 0.3, "population": 600, "is_audit": False,
+         "floor": 1.0}
         for at in range(300)
     ]  # fmt: skip
     with write(engine) as connection:

@@ -90,7 +90,7 @@ def test_members_label_requests_and_dataset_rows_stay_without_neighbours(stored:
     )
     stored.execute(
         "INSERT INTO label_request (model, record_id, policy, reason, probability, round, created_us,"
-        " position, population, is_audit) VALUES ('toy', 'r30', 'random', '', 1, 1, 0, 0, 0, 0)"
+        " position, population, is_audit, floor) VALUES ('toy', 'r30', 'random', '', 1, 1, 0, 0, 1, 0, 1)"
     )
     stored.execute(
         "INSERT INTO dataset_row (dataset, file, number, position, record_id, part, digest)"
@@ -107,8 +107,8 @@ def test_nothing_is_taken_that_a_living_slot_has_not_passed(stored: Stored) -> N
     )
     assert stored.needed_from() == 9  # version 2 is no challenger any more
     stored.execute(
-        "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-        " VALUES ('toy', '2', 'challenger', '', 0, 0, '')"
+        "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note, source)"
+        " VALUES ('toy', '2', 'challenger', '', 0, 0, '', '{}')"
     )
     assert stored.needed_from() == 5
     stored.execute("INSERT INTO cursor VALUES ('toy', 'judge.tone', 4)")

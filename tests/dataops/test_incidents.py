@@ -77,8 +77,10 @@ class Traffic:
             connection.execute(
                 text(
                     "INSERT OR IGNORE INTO assertion (model, name, revision, kind, level, description, owner,"
-                    " active, suspended_until_us, first_seen_us) VALUES ('m', :name, 'rev', 'assertion',"
-                    " :level, '', '', 1, 0, 0)"
+                    " active, suspended_until_us, suspension, first_seen_us, first_seq, definition,"
+                    " window_by, judged_us, reads, of_sender)"
+                    " VALUES ('m', :name, 'rev', 'assertion', :level, '', '', 1, 0, '', 0, 0, '', '', 0,"
+                    " '[]', 0)"
                 ),
                 {"name": assertion, "level": level},
             )
@@ -412,8 +414,8 @@ class Versions(Traffic):
             connection.execute(text("UPDATE model_version SET status = 'retired'"))
             connection.execute(
                 text(
-                    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-                    " VALUES ('m', :v, 'champion', '', 0, :at, '')"
+                    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note,"
+                    " source) VALUES ('m', :v, 'champion', '', 0, :at, '', '{}')"
                     " ON CONFLICT DO UPDATE SET status = 'champion', changed_us = :at"
                 ),
                 {"v": version, "at": at_us},

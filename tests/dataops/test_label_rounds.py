@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sqlalchemy import Engine, insert, text
+from sqlalchemy import Engine, insert
 
 from outrider.assertions.selection import POLICIES, Policy
 from outrider.dataops.labels import queue as labels
@@ -183,17 +183,3 @@ def test_without_an_audit_a_round_ends_with_its_policy_and_estimates_nothing(eng
     with engine.connect() as connection:
         accuracy = read_estimates(connection, "m0").accuracy
     assert accuracy.low <= float((~found.wrong).mean()) <= accuracy.high
-
-
-def test_requests_of_an_earlier_version_keep_their_estimates(engine: Engine) -> None:
-    """They noted neither floor nor limit."""
-    found, _ = cameras(engine, 0)
-    found.round("uniform", 0)
-    with engine.connect() as connection:
-        before = read_estimates(connection, "m0")
-    with write(engine) as connection:
-        connection.execute(text("UPDATE label_request SET floor = NULL"))
-    with engine.connect() as connection:
-        after = read_estimates(connection, "m0")
-    assert after.accuracy.value == pytest.approx(before.accuracy.value, abs=0.02)
-    assert after.accuracy.method == "weighted"

@@ -154,7 +154,9 @@ def answer(engine: Engine, **outputs: Any) -> None:
     )
     with write(engine) as connection:
         version = {"model": "m", "version": "1", "status": "champion", "created_us": 0, "changed_us": 0}
-        connection.execute(insert(improvement_tables.ModelVersion), [version | {"digest": "", "note": ""}])
+        connection.execute(
+            insert(improvement_tables.ModelVersion), [version | {"digest": "", "note": "", "source": "{}"}]
+        )
         stored = {"model": "m", "version": "1", "seq": 1, "payload": batch.to_ipc()}
         connection.execute(insert(tables.Answer), [stored])
 

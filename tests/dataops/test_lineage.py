@@ -36,7 +36,9 @@ def remember(engine: Engine, versions: int) -> None:
             [version | {"number": number} for number in range(1, versions + 1)],
         )
         model = {"model": "m", "version": "1", "status": "champion", "created_us": 1, "changed_us": 1}
-        connection.execute(insert(improvement_tables.ModelVersion), [model | {"digest": "", "note": ""}])
+        connection.execute(
+            insert(improvement_tables.ModelVersion), [model | {"digest": "", "note": "", "source": "{}"}]
+        )
 
 
 def nodes(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:

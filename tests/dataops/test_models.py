@@ -12,6 +12,7 @@ from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.errors import NotFound
+from tests.model_sources import FUNCTION
 
 HOOK = (WebhookTarget("http://receiver.example", ("model.promoted", "model.rolled_back")),)
 
@@ -21,7 +22,14 @@ def three(engine: Engine, objects: LocalObjects) -> Engine:
     """Version 1 is champion, 2 and 3 are challengers."""
     with write(engine) as connection:
         models.register_initial(
-            connection, objects, model="m", version="1", content=b"one", is_weights=True, now_us=1
+            connection,
+            objects,
+            model="m",
+            version="1",
+            content=b"one",
+            is_weights=True,
+            now_us=1,
+            source=FUNCTION,
         )
         for version in ("2", "3"):
             models.register(
@@ -33,6 +41,7 @@ def three(engine: Engine, objects: LocalObjects) -> Engine:
                 weights=objects.put(version.encode()),
                 now_us=2,
                 made_from=[("model", "m@1", "weights")],
+                source=FUNCTION,
             )
     return engine
 
@@ -51,7 +60,14 @@ def events(engine: Engine) -> list[tuple[str, str]]:
 def test_the_configured_version_becomes_champion_once(three: Engine, objects: LocalObjects) -> None:
     with write(three) as connection:
         again = models.register_initial(
-            connection, objects, model="m", version="9", content=b"nine", is_weights=True, now_us=5
+            connection,
+            objects,
+            model="m",
+            version="9",
+            content=b"nine",
+            is_weights=True,
+            now_us=5,
+            source=FUNCTION,
         )
         assert again.version == "1"
         assert models.weights_bytes(connection, objects, "m", "1") == b"one"
@@ -61,7 +77,14 @@ def test_the_configured_version_becomes_champion_once(three: Engine, objects: Lo
 def test_a_predictor_function_has_a_digest_and_no_weights(engine: Engine, objects: LocalObjects) -> None:
     with write(engine) as connection:
         found = models.register_initial(
-            connection, objects, model="f", version="1", content=b"code", is_weights=False, now_us=1
+            connection,
+            objects,
+            model="f",
+            version="1",
+            content=b"code",
+            is_weights=False,
+            now_us=1,
+            source=FUNCTION,
         )
         assert found.weights is None
         assert len(found.digest) == 64

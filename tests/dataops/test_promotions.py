@@ -13,6 +13,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.errors import GateRefused
 from tests.gate_evidence import kept_evidence
+from tests.model_sources import FUNCTION
 
 
 def test_no_champion_without_verdict_or_named_override() -> None:
@@ -35,11 +36,13 @@ def test_a_promotion_without_either_is_found() -> None:
 def test_a_pass_against_another_champion_does_not_count(engine: Engine, tmp_path: Path) -> None:
     with write(engine) as connection:
         models.register_initial(
-            connection, LocalObjects(tmp_path), model="m", version="1", content=b"", is_weights=True, now_us=1
+            connection, LocalObjects(tmp_path), model="m", version="1", content=b"", is_weights=True,
+            now_us=1, source=FUNCTION,
         )  # fmt: skip
         for version in ("2", "3"):
             models.register(
-                connection, model="m", version=version, status="challenger", digest="", weights=None, now_us=2
+                connection, model="m", version=version, status="challenger", digest="", weights=None,
+                now_us=2, source=FUNCTION,
             )  # fmt: skip
             keep_verdict(
                 connection, model="m", candidate=version, champion="1", promoted=False, reasons=["all"],

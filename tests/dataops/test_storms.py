@@ -20,6 +20,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.monitor.queries.model_report import report_json
 from outrider.monitor.queries.overview import read_overview
+from tests.model_sources import FUNCTION
 from tests.soak import examples
 from tests.table_rows import append
 
@@ -117,7 +118,7 @@ def test_figures_of_versions_stay_with_the_one_that_answered(tmp_path: Path, eng
             "is_weights": False,
             "now_us": 1,
         }
-        models.register_initial(connection, LocalObjects(tmp_path / "objects"), **told)
+        models.register_initial(connection, LocalObjects(tmp_path / "objects"), **told, source=FUNCTION)
         for version in ("2", "3"):
             models.register(
                 connection,
@@ -127,6 +128,7 @@ def test_figures_of_versions_stay_with_the_one_that_answered(tmp_path: Path, eng
                 digest="d",
                 weights=None,
                 now_us=2,
+                source=FUNCTION,
             )
         add_counts(connection, "m", "2", {"records": 40, "flags:a": 4})  # of their shadows
         add_counts(connection, "m", "3", {"records": 30, "flags:a": 3})

@@ -30,8 +30,9 @@ class Counted:
         self.now_us = START_US
         self.run(
             "INSERT INTO assertion (model, name, revision, kind, level, description, owner, active,"
-            " suspended_until_us, first_seen_us)"
-            " VALUES (:m, 'x', 'r', 'assertion', 'warning', '', '', 1, 0, 0)",
+            " suspended_until_us, suspension, first_seen_us, first_seq, definition, window_by, judged_us,"
+            " reads, of_sender)"
+            " VALUES (:m, 'x', 'r', 'assertion', 'warning', '', '', 1, 0, '', 0, 0, '', '', 0, '[]', 0)",
             m=model,
         )
 

@@ -169,13 +169,6 @@ def test_where_labels_arrive_for_most_records_they_all_count(found: Stream) -> N
     assert precision(found) == rate_of([found.wrong[name] for name in found.flagged])
 
 
-def test_picks_without_a_known_probability_have_no_weight(found: Stream) -> None:
-    ask(found, "uniform", 0)
-    with write(found.engine) as connection:
-        connection.execute(tables.table_of(improvement_tables.LabelRequest).update().values(population=0))
-    assert not isinstance(precision(found), WeightedRate)
-
-
 def test_events_of_several_records_have_no_weight(found: Stream) -> None:
     ask(found, "uniform", 0)
     with write(found.engine) as connection:

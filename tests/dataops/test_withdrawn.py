@@ -20,7 +20,7 @@ def told(engine: Engine) -> Engine:
     """Record a is labelled, b's label is withdrawn, c's withdrawn and given again, d's is noted beside."""
     requests = [
         {"model": "m", "record_id": name, "policy": "random", "reason": "", "probability": 0.5, "round": 1}
-        | {"created_us": 1, "population": 4}
+        | {"created_us": 1, "population": 4, "floor": 1.0}
         for name in "abcd"
     ]
     for row, name in enumerate("abcd"):

@@ -18,6 +18,7 @@ from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ChallengerSettings, ModelSettings, ShadowSettings
 from outrider.monitor.trainer.context import JobContext
 from tests.databases import migrated
+from tests.model_sources import section_source
 from tests.monitor.web.sample import add
 
 MODEL = "digits"
@@ -161,6 +162,7 @@ def open_stream(
             add(
                 connection, improvement_tables.ModelVersion, model=MODEL, version=version, status=status,
                 digest=digest, weights=digest, created_us=START_US, changed_us=START_US, note="",
+                source=section_source(settings, MODEL),
             )  # fmt: skip
             slot = "champion" if status == "champion" else version
             add(connection, tables.Cursor, model=MODEL, slot=slot, seq=0)

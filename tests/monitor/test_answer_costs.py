@@ -86,8 +86,8 @@ def test_times_of_champions_do_not_mix(tmp_path: Path) -> None:
         bench.feed([{"id": f"r{at}", "inputs": {"x": 0.3}} for at in range(5)])
         bench.work()
         bench.execute(
-            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-            " SELECT model, '2', 'champion', digest, created_us, changed_us, '' FROM model_version"
+            "INSERT INTO model_version (model, version, status, digest, source, created_us, changed_us, note)"
+            " SELECT model, '2', 'champion', digest, source, created_us, changed_us, '' FROM model_version"
         )
         bench.execute("UPDATE model_version SET status = 'retired' WHERE version = '1'")
         bench.worker._refresh(force=True)

@@ -55,7 +55,6 @@ RATE = "[[models.m.retrain.triggers.flag_rates]]\nassertion = 'a'\n"
 ERRORS = [
     ("[serve]\nport = 1\n", r"serve: unknown key; did you mean 'server'\?"),
     ("[server]\nprot = 1\n", r"server\.prot: unknown key; did you mean 'port'\?"),
-    ("[flags]\nincident_factor = 3\n", r"incident_factor is now odds.*docs/alarms\.md"),
     ("[models.m]\nassertion = []\n", r"models\.m\.assertion: unknown key; did you mean 'assertions'\?"),
     ("[models.m.gate]\nmax_dorp = 0.1\n", r"models\.m\.gate\.max_dorp: .* 'max_drop'\?"),
     ("[[webhooks]]\nurl = 'x'\nevent = []\n", r"webhooks\.0\.event: .* 'events'\?"),

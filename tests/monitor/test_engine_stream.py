@@ -20,8 +20,8 @@ from tests.end_to_end.service import CONFIG, write_project
 from .workbench import Workbench, workbench
 
 CHALLENGER = (
-    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-    " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note, source)"
+    " SELECT model, '2', 'challenger', digest, created_us, changed_us, '', source FROM model_version"
 )
 OF_ONE_TRUNK = (
     "UPDATE model_version SET source = (SELECT json_set(source, '$.adapted_from', 'toy@1') FROM model_version"

@@ -218,9 +218,9 @@ def test_a_name_that_is_an_id_of_another_model_erases_nothing_of_that(bench: Wor
     for model in ("toy", "other"):
         note = f"about {twin}"
         bench.execute(
-            "INSERT INTO incident (id, model, assertion, slice, status, opened_us, last_flag_us,"
-            " muted_until_us, flags, level, first_record, note)"
-            " VALUES (:model, :model, 'a', '', 'open', 1, 1, 0, 1, 'error', :first, :note)",
+            "INSERT INTO incident (id, model, assertion, slice, kind, status, opened_us, last_flag_us,"
+            " muted_until_us, flags, level, first_record, note, details)"
+            " VALUES (:model, :model, 'a', '', 'flags', 'open', 1, 1, 0, 1, 'error', :first, :note, '{}')",
             model=model,
             first=twin,
             note=note,
@@ -246,9 +246,9 @@ def test_a_text_that_came_as_a_payload_is_found_where_it_is_quoted(tmp_path: Pat
     )
     bench.work()
     bench.execute(
-        "INSERT INTO incident (id, model, assertion, slice, status, opened_us, last_flag_us,"
-        " muted_until_us, flags, level, first_record, note)"
-        " VALUES ('i', 'toy', 'a', '', 'open', 1, 1, 0, 1, 'error', '',"
+        "INSERT INTO incident (id, model, assertion, slice, kind, status, opened_us, last_flag_us,"
+        " muted_until_us, flags, level, first_record, details, note)"
+        " VALUES ('i', 'toy', 'a', '', 'flags', 'open', 1, 1, 0, 1, 'error', '', '{}',"
         " 'he wrote: zq7f letter of mine; she: a common letter')"
     )
     erase(bench, ErasureTarget(records=("mine", "yours")))

@@ -31,6 +31,7 @@ from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.shadow_tests import ShadowTests
 from tests.asgi import get, request
 from tests.dataops.test_incidents import TARGETS, Traffic
+from tests.model_sources import FUNCTION
 from tests.monitor.shadow_sample import START_US
 from tests.monitor.test_shadow_tests import stream
 from tests.monitor.test_trainer import (
@@ -86,7 +87,7 @@ def gated(context: JobContext) -> JobContext:  # noqa: F811 - the fixture
         twin = models.get(connection, "sign", "1")
         models.register(
             connection, model="sign", version="twin", status="challenger", digest=twin.digest,
-            weights=twin.weights, now_us=2,
+            weights=twin.weights, now_us=2, source=twin.source,
         )  # fmt: skip
     add_job(told, candidate="twin")
     return told
@@ -180,7 +181,14 @@ def test_a_candidate_made_elsewhere_keeps_its_dataset_and_job(context: JobContex
     run(context)
     with write(context.engine) as connection:  # a function: no weights are kept
         models.register(
-            connection, model="sign", version="sk", status="challenger", digest="d", weights=None, now_us=2
+            connection,
+            model="sign",
+            version="sk",
+            status="challenger",
+            digest="d",
+            weights=None,
+            now_us=2,
+            source=FUNCTION,
         )
     app = routes(context)
     for wrong in ({"job": "job_none"}, {"dataset": "sign-flagged@9"}, {"dataset": "sign-flagged@none"}):

@@ -134,8 +134,8 @@ def test_nothing_overtakes_who_is_behind(tmp_path: Path, holder: str) -> None:
         checkpointed(bench)
         if holder == "cursor":
             bench.execute(
-                "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-                " VALUES ('toy', '2', 'challenger', '', 0, 0, '')"
+                "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note,"
+                " source) SELECT model, '2', 'challenger', '', 0, 0, '', source FROM model_version"
             )
             bench.execute("INSERT INTO cursor VALUES ('toy', '2', 2)")
         if holder == "checkpoint":

@@ -36,6 +36,7 @@ from outrider.monitor.trainer.job_processes import JobProcesses
 from outrider.monitor.trainer.process import supervise
 from tests.databases import migrated_for
 from tests.forked import TRAINING, forks
+from tests.model_sources import section_source
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
 
@@ -86,7 +87,14 @@ class Bench:
         weights = dump_weights(torch.nn.Linear(1, 2).state_dict())
         with write(self.engine) as connection:
             models.register_initial(
-                connection, self.objects, model="m", version="1", content=weights, is_weights=True, now_us=1
+                connection,
+                self.objects,
+                model="m",
+                version="1",
+                content=weights,
+                is_weights=True,
+                now_us=1,
+                source=section_source(settings, "m"),
             )
 
     def import_rows(self, name: str = "m-old") -> str:

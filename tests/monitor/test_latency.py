@@ -324,8 +324,8 @@ def test_what_has_left_the_journal_is_counted_as_shed(tmp_path: Path) -> None:
 
 def new_version(bench: Workbench, status: str) -> None:
     bench.execute(
-        "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-        " SELECT model, '2', :status, digest, created_us, changed_us, '' FROM model_version",
+        "INSERT INTO model_version (model, version, status, digest, source, created_us, changed_us, note)"
+        " SELECT model, '2', :status, digest, source, created_us, changed_us, '' FROM model_version",
         status=status,
     )
     bench.worker._refresh(force=True)

@@ -205,7 +205,7 @@ def test_only_this_champion_counts(tmp_path: Path) -> None:
     assert check.reason == f"live records: {told}"
 
 
-def test_records_of_earlier_releases_erased_and_expired_ones_do_not_count(tmp_path: Path) -> None:
+def test_records_without_marks_erased_and_expired_ones_do_not_count(tmp_path: Path) -> None:
     with workbench(project(tmp_path)) as bench:
         challenge(bench)
         for name in "abc":

@@ -186,8 +186,8 @@ def test_a_proven_rate_is_one_alarm_one_incident_and_ends_with_the_version(tmp_p
         bench.work()
         assert bench.rows(query)[0][1] == "open"
         bench.execute(
-            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-            " SELECT model, '2', 'champion', digest, created_us, changed_us, '' FROM model_version"
+            "INSERT INTO model_version (model, version, status, digest, source, created_us, changed_us, note)"
+            " SELECT model, '2', 'champion', digest, source, created_us, changed_us, '' FROM model_version"
         )
         bench.execute("UPDATE model_version SET status = 'retired' WHERE version = '1'")
         bench.worker._refresh(force=True)

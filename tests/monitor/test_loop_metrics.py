@@ -59,6 +59,8 @@ def test_counters_follow_the_tables_and_survive_a_restart(tmp_path: Path) -> Non
                 policy="uniform",
                 reason="track_agrees",
                 probability=0.5,
+                population=2,
+                floor=1.0,
                 round=1,
                 created_us=1,
             )

@@ -267,7 +267,7 @@ def test_figures_say_when_they_are_weighted(sample: Sample, app: FastAPI) -> Non
     request = {"model": MODEL, "policy": "uniform", "reason": "margin_is_wide", "round": 1, "created_us": 1}
     with write(sample.engine) as connection:
         for position, (record,) in enumerate(rows(sample, "SELECT DISTINCT record_id FROM label")):
-            more = {"record_id": record, "position": position, "population": 1000 - position}
+            more = {"record_id": record, "position": position, "population": 1000 - position, "floor": 1.0}
             add(connection, improvement_tables.LabelRequest, **request, **more, probability=0.002)
     found = ask(app, "GET", f"/v1/assertions/{MODEL}/margin_is_wide").json()["assertion"]["precision"]
     assert found["method"] == "weighted"

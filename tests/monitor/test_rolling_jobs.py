@@ -27,6 +27,7 @@ from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.retraining import Retraining
 from outrider.monitor.trainer.rolling_looks import RollingLooks
+from tests.model_sources import section_source
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
 from tests.training_rows import trained
@@ -90,7 +91,7 @@ def earlier(
     with write(context.engine) as connection:
         models.register(
             connection, model="sign", version=version, status=status, digest=digest, weights=digest,
-            now_us=now_us, made_from=made_from,
+            now_us=now_us, made_from=made_from, source=section_source(context.settings, "sign"),
         )  # fmt: skip
 
 
@@ -214,7 +215,14 @@ def test_other_checks_of_the_policy_hold_for_an_earlier_version_too(context: Job
     digest = own.objects.put(dump_weights(turned))
     with write(own.engine) as connection:
         models.register(
-            connection, model="sign", version="2", status="retired", digest=digest, weights=digest, now_us=2
+            connection,
+            model="sign",
+            version="2",
+            status="retired",
+            digest=digest,
+            weights=digest,
+            now_us=2,
+            source=section_source(own.settings, "sign"),
         )
     labelled(own)
     looked(own)
@@ -343,7 +351,8 @@ def test_the_newest_label_counts_and_a_withdrawn_one_does_not(context: JobContex
 
 def test_labels_that_a_policy_bought_by_doubt_are_left_out_and_even_draws_count(context: JobContext) -> None:
     keys = labelled(context, 10)
-    ask = {"model": "sign", "policy": "uncertainty", "reason": "x", "created_us": 0, "population": 10}
+    ask = {"model": "sign", "policy": "uncertainty", "reason": "x", "created_us": 0}
+    ask |= {"population": 10, "floor": 1.0}
     even, doubt = {"round": 1, "probability": 0.1}, {"round": 2, "probability": 0.5}
     rows = [{**ask, **even, "record_id": keys[0]}, {**ask, **doubt, "record_id": keys[1]}]
     with write(context.engine) as connection:
@@ -377,7 +386,14 @@ def test_a_version_that_cannot_be_loaded_is_named_and_the_others_are_compared(co
     earlier(own, "2")
     with write(own.engine) as connection:
         models.register(
-            connection, model="sign", version="3", status="retired", digest="x", weights="0" * 64, now_us=2
+            connection,
+            model="sign",
+            version="3",
+            status="retired",
+            digest="x",
+            weights="0" * 64,
+            now_us=2,
+            source=section_source(own.settings, "sign"),
         )
     labelled(own)
     found = compared(own, looked(own))

@@ -31,6 +31,8 @@ from outrider.monitor.settings.sections import LimitSettings, StorageSettings
 from outrider.monitor.trainer.context import JobContext
 from tests.databases import migrated
 from tests.declared_bodies import check_body
+from tests.gate_evidence import kept_evidence
+from tests.model_sources import section_source
 from tests.running_jobs import run_until
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
@@ -98,10 +100,24 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
     objects = LocalObjects(tmp_path / "objects")
     with write(engine) as connection:
         models.register_initial(
-            connection, objects, model="m", version="1", content=b"weights", is_weights=True, now_us=1_000_000
+            connection,
+            objects,
+            model="m",
+            version="1",
+            content=b"weights",
+            is_weights=True,
+            now_us=1_000_000,
+            source=section_source(settings, "m"),
         )
         models.register(
-            connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2
+            connection,
+            model="m",
+            version="2",
+            status="challenger",
+            digest="d",
+            weights=None,
+            now_us=2,
+            source=section_source(settings, "m"),
         )
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     thread = threading.Thread(target=run_until, args=(shop,))
@@ -270,7 +286,11 @@ def test_models_are_listed_and_weights_downloaded(client: Client) -> None:
 def verdict(engine: Engine, *, passed: bool) -> None:
     with write(engine) as connection:
         row = {"id": f"v{passed}", "model": "m", "candidate": "2", "champion": "1", "promoted": False}
-        more = {"reasons": ["failed: worse"], "evidence": {"passed": passed}, "created_us": int(passed)}
+        more = {
+            "reasons": ["failed: worse"],
+            "evidence": kept_evidence(passed=passed),
+            "created_us": int(passed),
+        }
         connection.execute(insert(improvement_tables.GateVerdict), [{**row, **more}])
 
 

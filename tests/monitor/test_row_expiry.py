@@ -74,7 +74,8 @@ def test_what_is_needed_stays_with_all_of_its_rows(tmp_path: Path, need: str) ->
         later = "(SELECT id FROM flag WHERE record_id = 'd19' LIMIT 1)"
         statement = {
             "request": "INSERT INTO label_request (model, record_id, policy, reason, probability, round,"
-            " created_us, position, population, is_audit) VALUES ('toy', 'a19', 'u', 'u', 1, 1, 0, 0, 0, 0)",
+            " created_us, position, population, is_audit, floor)"
+            " VALUES ('toy', 'a19', 'u', 'u', 1, 1, 0, 0, 1, 0, 1)",
             "dataset": "INSERT INTO dataset_row (dataset, file, position, number, record_id, part, digest)"
             " VALUES ('d', 1, 0, 1, 'a19', 'train', x'00')",
             "quarantine": "INSERT INTO quarantine (dataset, record_id, reasons, at_us, state, rules)"
@@ -84,8 +85,9 @@ def test_what_is_needed_stays_with_all_of_its_rows(tmp_path: Path, need: str) ->
             "review": "INSERT INTO review (flag_id, model, assertion, is_error, source, note, at_us)"
             f" SELECT id, model, assertion, 1, 'h', '', 0 FROM flag WHERE id = {flag}",
             "incident": "INSERT INTO incident (id, model, assertion, slice, kind, status, opened_us,"
-            " last_flag_us, muted_until_us, flags, level, first_record, note) SELECT 'i', model,"
-            f" assertion, '', 'flags', 'open', 0, 0, 0, 1, level, 'a19', '' FROM flag WHERE id = {flag}",
+            " last_flag_us, muted_until_us, flags, level, first_record, note, details) SELECT 'i', model,"
+            " assertion, '', 'flags', 'open', 0, 0, 0, 1, level, 'a19', '', '{}' FROM flag"
+            f" WHERE id = {flag}",
             "member": "INSERT INTO flag_record (flag_id, record_id, model, seq, row)"
             f" VALUES ({later}, 'a19', 'toy', 1, 19)",
         }[need]

@@ -405,8 +405,8 @@ def test_versions_without_end_are_others_and_a_registered_one_behind_them_is_not
         for block in range(8):
             if block == 6:
                 made.execute(
-                    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-                    " VALUES ('toy', 'late', 'retired', 'd', 1, 1, '')"
+                    "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note,"
+                    " source) SELECT model, 'late', 'retired', 'd', 1, 1, '', source FROM model_version"
                 )
                 made.restart()
             versions = ["late" if block > 5 and not at % 2 else f"{block}-{at}" for at in range(500)]

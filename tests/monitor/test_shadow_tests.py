@@ -208,8 +208,8 @@ def test_labels_that_were_bought_where_the_champion_looked_doubtful_prove_nothin
         with write(made.engine) as connection:
             insert = (
                 "INSERT INTO label_request (model, record_id, policy, reason, probability, round, created_us,"
-                " position, population, is_audit) SELECT model, record_id, 'adaptive', 'odd', 0.3, 1, 0,"
-                " row, 1000, 0 FROM label WHERE row >= 20"
+                " position, population, is_audit, floor) SELECT model, record_id, 'adaptive', 'odd', 0.3,"
+                " 1, 0, row, 1000, 0, 0.5 FROM label WHERE row >= 20"
             )
             connection.execute(text(insert))
             connection.execute(text("UPDATE label_request SET is_audit = 1 WHERE record_id LIKE '%40'"))

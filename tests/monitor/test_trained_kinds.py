@@ -192,6 +192,5 @@ def test_files_of_a_users_training_are_kept_loaded_and_handed_on(tmp_path: Path)
         job = made.retrain()
         assert job.result["run"]["figures"]["learned"][0]["rows"] > 40
         source = loadable_source(made.settings, made.version("3"))
-        assert source is not None
         assert (Path(source.kept["artefacts"]) / "rounds.json").read_text() == "2\n"
         assert "/" not in dataclasses.replace(source, kept={}).to_json().replace("://", "")

@@ -47,6 +47,7 @@ from outrider.monitor.trainer.job_process import AGAIN
 from outrider.monitor.trainer.retraining import Retraining
 from tests.databases import migrated_for
 from tests.end_to_end.service import wait_until
+from tests.model_sources import section_source
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
 from tests.training_rows import trained
@@ -136,7 +137,14 @@ def context(tmp_path: Path) -> Iterator[JobContext]:
     weights = dump_weights(champion)
     with write(engine) as connection:
         models.register_initial(
-            connection, objects, model="sign", version="1", content=weights, is_weights=True, now_us=1
+            connection,
+            objects,
+            model="sign",
+            version="1",
+            content=weights,
+            is_weights=True,
+            now_us=1,
+            source=section_source(settings, "sign"),
         )
     yield JobContext(settings, engine, objects, journal, targets_of(settings), poll_s=0.01)
     journal.close()
@@ -336,7 +344,7 @@ def registered_twin(context: JobContext) -> None:
         champion = models.get(connection, "sign", "1")
         models.register(
             connection, model="sign", version="2", status="challenger", digest=champion.digest,
-            weights=champion.weights, now_us=2,
+            weights=champion.weights, now_us=2, source=champion.source,
         )  # fmt: skip
 
 
@@ -552,7 +560,7 @@ def test_a_champion_that_comes_while_the_gate_looks_is_compared_with_too(
                 old = models.get(connection, "sign", "1")
                 models.register(
                     connection, model="sign", version="hotfix", status="challenger", digest=old.digest,
-                    weights=old.digest, now_us=5,
+                    weights=old.digest, now_us=5, source=old.source,
                 )  # fmt: skip
                 models.promote(connection, "sign", "hotfix", now_us=6, reason="by hand", by="ann")
         compared.append(list(found[1]))

@@ -12,14 +12,11 @@ from sqlalchemy import text
 
 from outrider.assertions import Batch
 from outrider.commands.model_checks import dataset_problems
-from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.verdicts import VerdictRow, list_verdicts
 from outrider.dataops.models import registry as models
-from outrider.dataops.state.database import write
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.retraining import Retraining
-from tests.running_jobs import begun
 
 from .test_trainer import CONFIG, add_job, context, hand_in, imported, records, registered_twin, run
 
@@ -252,16 +249,6 @@ def test_suites_and_memory_and_time_are_judged(context: JobContext) -> None:
         refused.reasons[1]
         == "failed: gate.tests names 'test_cleer', which was not judged; nearest: test_clear"
     )
-
-
-def test_a_job_of_an_earlier_release_goes_on(context: JobContext) -> None:
-    """Its result holds no policy yet."""
-    imported(context)
-    registered_twin(context)
-    job = add_job(context, candidate="2")
-    with write(context.engine) as connection:
-        jobs.note(connection, begun(connection, job), stage="shadow", result={"seconds": {}})
-    assert run(context).status == "done"
 
 
 def test_the_file_is_found_beside_the_configuration(context: JobContext, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from outrider.monitor.engine.events import VersionLoad
 from outrider.monitor.engine.groups import EngineGroups
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
-from outrider.monitor.settings.sources import loadable_source, stored_source
+from outrider.monitor.settings.sources import loadable_source
 from tests import improved_projects
 from tests.keyrings import owner_key
 from tests.running_jobs import run_next
@@ -142,11 +142,9 @@ def test_uploaded_endpoint_gets_neither_the_owners_key_nor_the_champions_options
     )
     with project(tmp_path, config) as own:
         version = own.upload(f"{server.url}{path}")
-        stored = stored_source(own.world.settings, own.world.version(version))
-        assert stored is not None
+        stored = Source.from_json(own.world.version(version).source)
         assert (stored.options, stored.is_uploaded) == ({}, True)
         opened = loadable_source(own.world.settings, own.world.version(version))
-        assert opened is not None
         assert opened.options["deadline_s"] == 20.0
         with_answer = path.endswith(":predict")
         try:
@@ -186,8 +184,7 @@ def test_uploaded_endpoint_is_asked_no_longer_once_the_configuration_forgets_it(
         with pytest.raises(ConfigError, match=r"an upload named it, and \[models\.\*\.uploads\] endpoints"):
             own.world.answers(version, ROWS)
         assert "an upload named it" in engine_failure(own, version)
-        found = loadable_source(own.world.settings, own.world.version(version))
-        assert found is not None  # it can be looked at all the same
+        loadable_source(own.world.settings, own.world.version(version))  # it can be looked at all the same
     assert server.asked == []
 
 

@@ -497,8 +497,8 @@ def test_labels_that_a_policy_chose_do_not_count(tmp_path: Path) -> None:
         made.serve([True] * 10 + [False] * 30)
         made.bench.execute(
             "INSERT INTO label_request (model, record_id, policy, reason, probability, round, created_us,"
-            " position, population, is_audit)"
-            " SELECT model, id, 'bal', 'unsure', 0.9, 1, 1, row, 40, 0 FROM record"
+            " position, population, is_audit, floor)"
+            " SELECT model, id, 'bal', 'unsure', 0.9, 1, 1, row, 40, 0, 1 FROM record"
             " WHERE id IN ('r0', 'r1', 'r2')"
         )
         made.watch.look()

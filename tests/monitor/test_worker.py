@@ -132,8 +132,8 @@ def test_a_challenger_is_judged_on_its_own_answers_from_where_it_joined(tmp_path
         bench.feed([record(0, 0.95)])
         bench.work()
         bench.execute(
-            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+            "INSERT INTO model_version (model, version, status, digest, source, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, source, created_us, changed_us, '' FROM model_version"
         )
         bench.worker._refresh(force=True)
         bench.feed([record(1, 0.97, outputs={"label": 0, "score": 0.9}), record(2, 0.1)])
@@ -156,8 +156,8 @@ def alone(batch):
         bench.work()
         for version, status in (("2", "champion"), ("3", "challenger")):
             bench.execute(
-                "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-                " SELECT model, :version, 'retired', digest, created_us, changed_us, ''"
+                "INSERT INTO model_version (model, version, status, digest, source, created_us, changed_us,"
+                " note) SELECT model, :version, 'retired', digest, source, created_us, changed_us, ''"
                 " FROM model_version WHERE version = '1'",
                 version=version,
             )
@@ -182,8 +182,8 @@ def test_windows_of_a_challenger_flag_it_and_not_the_version_that_production_ran
         bench.feed([record(9, 0.5, entity="z", version="1")])
         bench.work()
         bench.execute(
-            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+            "INSERT INTO model_version (model, version, status, digest, source, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, source, created_us, changed_us, '' FROM model_version"
         )
         bench.worker._refresh(force=True)
         bench.feed([record(n, x, entity="e", version="1") for n, x in enumerate((0.8, 0.1))])
@@ -418,8 +418,8 @@ def test_a_challenger_that_breaks_an_assertion_suspends_it_for_itself_alone(tmp_
     (tmp_path / "model.py").write_text(MODEL.replace("> 0.5).astype(int)", "> 0.5) + 1"), encoding="utf-8")
     with workbench(config) as bench:
         bench.execute(
-            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+            "INSERT INTO model_version (model, version, status, digest, source, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, source, created_us, changed_us, '' FROM model_version"
         )
         bench.worker._refresh(force=True)
         for number in range(5):
@@ -437,8 +437,8 @@ def test_a_challenger_that_breaks_an_assertion_suspends_it_for_itself_alone(tmp_
 def test_a_refused_challenger_leaves_no_lag_behind(tmp_path: Path) -> None:
     with workbench(write_project(tmp_path)) as bench:
         bench.execute(
-            "INSERT INTO model_version (model, version, status, digest, created_us, changed_us, note)"
-            " SELECT model, '2', 'challenger', digest, created_us, changed_us, '' FROM model_version"
+            "INSERT INTO model_version (model, version, status, digest, source, created_us, changed_us, note)"
+            " SELECT model, '2', 'challenger', digest, source, created_us, changed_us, '' FROM model_version"
         )
         bench.worker._refresh(force=True)
         bench.feed([record(0, 0.95)])

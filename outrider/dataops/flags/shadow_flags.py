@@ -62,8 +62,7 @@ def common_records(
 ) -> CommonRecords:
     """Records judged of both, with their marks.
 
-    Flags are counted before storms were thinned. Blocks of releases without marks are left out, and so are
-    records that were erased since.
+    Flags are counted before storms were thinned. Erased records are left out.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Estimates:
 
 
 def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
-    """Weights by record of requests with known population, one sample all.
+    """Weights by record of all requests, as one sample.
 
     A round could pick what had come by then, was not older than its ``since`` and had not been asked for: a
     record is weighted by its chances in all rounds in which it stood among the candidates.
@@ -52,7 +52,7 @@ def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
             _RECORD.c.ts_us,
         )
         .outerjoin(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
-        .where(_REQUEST.c.model == model, _REQUEST.c.population > 0, _REQUEST.c.probability > 0)
+        .where(_REQUEST.c.model == model)
         .order_by(_REQUEST.c.round, _REQUEST.c.position)
     )
     picks = connection.execute(query).all()
@@ -61,10 +61,6 @@ def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
     numbers, rounds = np.unique([pick.round for pick in picks], return_inverse=True)
     probability = np.array([pick.probability for pick in picks])
     population = np.array([pick.population for pick in picks], dtype=np.float64)
-    noted = np.array([pick.floor for pick in picks], dtype=np.float64)  # None is nan
-    # Before floors were noted, some pick of nearly every round was one that its policy did not prefer.
-    least = np.full(len(numbers), 1.0)
-    np.minimum.at(least, rounds, probability * population)
     seen = {
         row.round: row
         for row in connection.execute(
@@ -80,7 +76,7 @@ def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
     weights = selection_weights(
         probability,
         population,
-        floor=np.where(np.isnan(noted), least[rounds], noted),
+        floor=np.array([pick.floor for pick in picks]),
         rounds=rounds,
         open_to=open_to,
     )
@@ -104,13 +100,12 @@ def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
         _REQUEST.c.floor,
         _REQUEST.c.probability,
         _REQUEST.c.population,
-    ).where(_REQUEST.c.model == model, _REQUEST.c.population > 0)
+    ).where(_REQUEST.c.model == model)
     picks = connection.execute(query).all()
     is_even = [abs(pick.probability * pick.population - 1.0) < 1e-9 for pick in picks]
     preferred = {pick.round for pick, even in zip(picks, is_even, strict=True) if not even}
     return {
-        pick.record_id: pick.round not in preferred
-        or bool(pick.is_audit and (pick.floor is None or pick.floor < 1.0))
+        pick.record_id: pick.round not in preferred or bool(pick.is_audit and pick.floor < 1.0)
         for pick in picks
     }
 

@@ -51,7 +51,7 @@ class RequestedLabel:
     position: int
     population: int
     is_audit: bool
-    floor: float | None
+    floor: float
     is_labelled: bool
 
 

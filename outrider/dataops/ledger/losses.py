@@ -237,8 +237,8 @@ def _chances(connection: Connection, model: str, ids: Sequence[str]) -> dict[str
     for start in range(0, len(ids), _CHUNK):
         part = ids[start : start + _CHUNK]
         query = (
-            "SELECT record_id, probability FROM label_request WHERE model = ? AND population > 0"
-            f" AND probability > 0 AND record_id IN ({', '.join('?' * len(part))})"
+            "SELECT record_id, probability FROM label_request WHERE model = ?"
+            f" AND record_id IN ({', '.join('?' * len(part))})"
         )
         found |= {row[0]: row[1] for row in connection.exec_driver_sql(query, (model, *part))}
     return found

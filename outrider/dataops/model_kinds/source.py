@@ -78,5 +78,5 @@ class Source:
         """Source of a text."""
         given: dict[str, Any] = json.loads(text)
         for name in ("inputs", "classes", "shares", "recipe"):
-            given[name] = tuple(given.get(name, ()))
+            given[name] = tuple(given[name])
         return cls(**given)

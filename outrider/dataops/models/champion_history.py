@@ -24,7 +24,7 @@ class ChangeRow:
     action: str
     by: str
     """Name of the key that asked for it, or the part of Outrider that did it: ``gate``, ``watch``,
-    ``configuration``. Empty in what earlier releases did."""
+    ``configuration``."""
     reason: str
     verdict: str | None
     """Of the gate on the version, the newest at that time."""

@@ -43,7 +43,7 @@ class Model:
     created_us: int
     changed_us: int
     note: str
-    source: str | None = None
+    source: str
     """`outrider.dataops.model_kinds.source.Source` as JSON."""
 
     @property
@@ -54,7 +54,7 @@ class Model:
     @property
     def kept(self) -> dict[str, str]:
         """Digest of each kept folder, by use."""
-        return {} if self.source is None else dict(json.loads(self.source).get("kept", {}))
+        return dict(json.loads(self.source).get("kept", {}))
 
 
 def register(
@@ -66,8 +66,8 @@ def register(
     digest: str,
     weights: str | None,
     now_us: int,
+    source: str,
     note: str = "",
-    source: str | None = None,
     made_from: Sequence[tuple[Kind, str, str]] = (),
 ) -> Model:
     """Register a version; an existing one stays unchanged."""
@@ -99,7 +99,7 @@ def register_initial(
     content: bytes,
     is_weights: bool,
     now_us: int,
-    source: str | None = None,
+    source: str,
     digest: str | None = None,
 ) -> Model:
     """Register the configured model as champion, unless versions exist.

@@ -18,7 +18,7 @@ class ApiKey(SQLModel, table=True):
     digest: str = Field(unique=True)
     scopes: str
     """Given ones, with a blank between them."""
-    models: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    models: str = ""
     """Those that it is for alone, as a JSON list; empty for all."""
     file: str = ""
     """File of the data folder that holds it; empty for a key that was shown once."""

@@ -49,12 +49,12 @@ class LabelRequest(SQLModel, table=True):
     created_us: int
     position: int = 0
     """Place in the order of choice within its round."""
-    population: int = 0
-    """Records left to the draw; 0 when it was not noted: such a pick has no weight."""
+    population: int
+    """Records left to the draw."""
     is_audit: bool = False
     """Whether it is of the uniform audit sample."""
-    floor: float | None = None
-    """Least probability of any record left to the draw, times their number; None when it was not noted."""
+    floor: float
+    """Least probability of any record left to the draw, times their number."""
 
 
 class LabelRound(SQLModel, table=True):
@@ -210,7 +210,7 @@ class Quarantine(SQLModel, table=True):
     record_id: str
     reasons: str
     at_us: int
-    state: str = Field(default="held", sa_column_kwargs={"server_default": text("'held'")})
+    state: str = "held"
     """``held``, ``retried`` (the next commit looks again), ``taken``, or ``dropped`` (left out for good)."""
     rules: str
     """Digest of the rules that refused it."""
@@ -229,8 +229,8 @@ class ModelVersion(SQLModel, table=True):
     """``challenger``, ``champion``, ``former``, ``retired``, ``refused`` or ``failed``."""
     weights: str | None = None
     """SHA-256 of the safetensors object; None for what has none of its own, such as a predictor function."""
-    source: str | None = None
-    """`outrider.dataops.model_kinds.source.Source` as JSON; None in versions of earlier releases."""
+    source: str
+    """`outrider.dataops.model_kinds.source.Source` as JSON."""
     digest: str = ""
     replaced: str | None = None
     """The champion it took over from when it was promoted: where a rollback returns to."""

@@ -119,13 +119,10 @@ class Record(SQLModel, table=True):
     """``outputs.<target>`` as text: what labels are compared with."""
     weight: float = 1.0
     by_replica: bool | None = None
-    """Whether the champion's replica gave the answer that is judged, because production said nothing.
-
-    None where nobody answered, or an earlier release judged it.
-    """
+    """Whether the champion's replica gave the judged answer, because production said nothing; None without
+    any answer."""
     confidence: int | None = None
-    """In ``predicted``, in 1/10,000; None where the answer has none in [0, 1], or an earlier release judged
-    it."""
+    """In ``predicted``, in 1/10,000; None where the answer has none in [0, 1]."""
     is_unnamed: bool | None = None
     """Whether counts have its stated version under ``__other__``; None for no."""
     class_scores: bytes | None = None
@@ -196,20 +193,20 @@ class AssertionRow(SQLModel, table=True):
     owner: str
     active: bool = True
     suspended_until_us: int = 0
-    suspension: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    suspension: str = ""
     """Why a person suspended it; empty when its strikes did."""
     first_seen_us: int = 0
-    first_seq: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    first_seq: int = 0
     """Last journal block that was judged before this revision came."""
-    definition: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    definition: str = ""
     """JSON of a live test: kind, capability and expectation (null where that is a function)."""
-    window_by: str = Field(default="", sa_column_kwargs={"server_default": text("''")})
+    window_by: str = ""
     """Column that names the entities of its window; empty without a window."""
-    judged_us: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    judged_us: int = 0
     """When it last gave verdicts on production's answers, to the minute; 0 for never."""
-    reads: str = Field(default="[]", sa_column_kwargs={"server_default": text("'[]'")})
+    reads: str = "[]"
     """JSON of the columns that it was seen to read."""
-    of_sender: bool = Field(default=False, sa_column_kwargs={"server_default": text("0")})
+    of_sender: bool = False
     """It reads inputs and attributes alone: what it flags is the sender's, whatever the model answers."""
 
 
@@ -287,11 +284,11 @@ class FlagCount(SQLModel, table=True):
     """Value of the model's ``slice_by`` attribute; empty when there is none."""
     minute_us: int = Field(primary_key=True)
     version: str = Field(primary_key=True)
-    """The judged one; empty where it is not known, as in counts of earlier releases."""
+    """The judged one; empty where it is not known."""
     flags: int
     kept: int
     """How many of them stand in ``flag`` with their evidence: in a storm a seeded sample."""
-    entities: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    entities: int
     """Entities among them, each once a minute; a record without one is its own."""
 
 
@@ -313,7 +310,7 @@ class RecordCount(SQLModel, table=True):
     version: str = Field(primary_key=True)
     """As in :class:`FlagCount`."""
     records: int
-    entities: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
+    entities: int
     """As in :class:`FlagCount`."""
 
 
@@ -351,7 +348,7 @@ class Incident(SQLModel, table=True):
     model: str
     assertion: str
     slice: str
-    kind: str = Field(default="flags", sa_column_kwargs={"server_default": text("'flags'")})
+    kind: str = "flags"
     """``flags``: they became many; ``silence``: what came stopped; ``performance``: the loss has risen, as
     labels say; ``drift``: a column shifted; ``live_test``: its failure rate is proven to be above its
     tolerance; ``event_time``: records from the future; ``clock``: the service's own was set (of no model);
@@ -367,9 +364,7 @@ class Incident(SQLModel, table=True):
     level: str
     first_record: str
     note: str = ""
-    details: dict[str, object] = Field(
-        default_factory=dict, sa_column=Column(JSON, nullable=False, server_default=text("'{}'"))
-    )
+    details: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
     """Onset, figures before and now, causes, nearest event, records and proposed action."""
 
 
@@ -466,7 +461,7 @@ class LiveAnswer(SQLModel, table=True):
     ts_us: int
     status: str
     """``passed``, ``failed``, ``not_applicable``, ``shed`` or ``unanswered``."""
-    probability: float = Field(default=1.0, sa_column_kwargs={"server_default": text("1")})
+    probability: float = 1.0
     """Of having been sampled, in (0, 1]."""
 
 

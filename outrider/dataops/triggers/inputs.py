@@ -166,5 +166,4 @@ def _learned_from(connection: Connection, version: str, dataset: str) -> int | N
 
 
 def _changed(manifest: dict[str, Any]) -> int:
-    changes = manifest.get("changes", {})
-    return int(changes.get("relabelled", 0)) + int(changes.get("removed", 0))
+    return int(manifest["changes"]["relabelled"] + manifest["changes"]["removed"])

@@ -22,8 +22,8 @@ class ChampionFiles:
     """Champion that an upload is held against."""
 
     row: Model
-    source: Source | None
-    """As stored; None for a model that only production has."""
+    source: Source
+    """As stored."""
     weights: Path | None
     """Kept safetensors or ONNX file."""
     folder: Path | None
@@ -32,7 +32,7 @@ class ChampionFiles:
     @property
     def tensors(self) -> dict[str, TensorForm] | None:
         """Tensors of the champion's weights; None without any here."""
-        if self.source is None or self.source.kind not in ("torch", "hf"):
+        if self.source.kind not in ("torch", "hf"):
             return None
         if self.weights is not None:
             return tensor_forms(self.weights)
@@ -102,7 +102,7 @@ def checked(
         With file and tensor, what was expected and what came.
     """
     check_contents(announced, parts)
-    known = champion.source or default
+    known = champion.source
     told = replace(
         known,
         inputs=announced.inputs or known.inputs or default.inputs,
@@ -158,7 +158,7 @@ def _onnx(
 ) -> CheckedUpload:
     (file,) = announced.files
     os.link(parts[file.name], stage / file.name)
-    is_same = champion.source is not None and champion.source.kind == "onnx"
+    is_same = champion.source.kind == "onnx"
     options = dict(told.options) if is_same else {}
     task = told.task if told.task in ("classification", "embedding", "other") else "other"
     source = replace(told, kind="onnx", reference=file.name, task=task, options=options)
@@ -170,7 +170,7 @@ def _onnx(
 def _folder(files: Mapping[str, Path], champion: ChampionFiles, told: Source, stage: Path) -> CheckedUpload:
     if problems := folder_problems(stage, told.task):
         raise WrongUpload("; ".join(problems).replace(f"{stage}/", "").replace(str(stage), "the folder"))
-    is_same = champion.source is not None and champion.source.kind == "hf"
+    is_same = champion.source.kind == "hf"
     options = dict(told.options) if is_same else {}
     if len(told.inputs) not in (1, 2):
         raise WrongUpload(f"inputs: one field with a text, or two, expected, got {list(told.inputs)}")
@@ -185,7 +185,7 @@ def _adapter(files: Mapping[str, Path], champion: ChampionFiles, stage: Path) ->
     if problems := adapter_problems(stage):
         raise WrongUpload("; ".join(problems).replace(f"{stage}/", ""))
     base = champion.tensors
-    if champion.source is None or base is None:
+    if base is None:
         raise WrongUpload("kind: an adapter is laid over a champion of tensors, which this model has none of")
     own = tensor_forms(files[ADAPTER_WEIGHTS])
     check_low_rank(own, base, file=ADAPTER_WEIGHTS, of=champion.row.id)

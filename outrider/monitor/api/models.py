@@ -27,7 +27,7 @@ ModelFacts: TypeAlias = Annotated[
         "ModelVersion",
         times=True,
         without=("weights",),
-        more={"has_weights": bool, "source": dict[str, Any] | None},
+        more={"has_weights": bool, "source": dict[str, Any]},
     ),
 ]
 
@@ -129,5 +129,5 @@ def model_facts(found: models.Model) -> dict[str, Any]:
     """Facts of a version for an answer."""
     row = asdict(found)
     row["has_weights"] = row.pop("weights") is not None
-    row["source"] = None if found.source is None else json.loads(found.source)
+    row["source"] = json.loads(found.source)
     return timed(row)

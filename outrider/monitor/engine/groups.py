@@ -19,7 +19,7 @@ from outrider.assertions import Batch
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.uploads.store import uploaded_versions
-from outrider.errors import ConfigError, OutriderError
+from outrider.errors import OutriderError
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.sources import loadable_source
 
@@ -334,7 +334,5 @@ class EngineGroups:
         with self._engine.connect() as connection:
             found = models.get(connection, *name)
         source = loadable_source(self._settings, found)
-        if source is None:
-            raise ConfigError("the model is of none of the kinds that can answer in the shadow")
         weights = None if found.weights is None else self._objects.path(found.weights)
         return Making(source, weights, self._samples.get(name[0]))

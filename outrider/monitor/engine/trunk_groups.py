@@ -52,4 +52,4 @@ def opening_uploads(connection: Connection) -> set[Name]:
 def stored_sources(connection: Connection) -> dict[Name, Source]:
     """Sources of all registered versions."""
     found = models.all_versions(connection)
-    return {(one.model, one.version): Source.from_json(one.source) for one in found if one.source}
+    return {(one.model, one.version): Source.from_json(one.source) for one in found}

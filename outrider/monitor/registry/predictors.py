@@ -9,7 +9,6 @@ from outrider.dataops.model_kinds.loading import Weights, as_predictor, load_mod
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.errors import ConfigError
 from outrider.monitor.engine.client import Making
 from outrider.monitor.engine.memory_bound import bound_bytes
 from outrider.monitor.engine.single_version import ROWS, SingleVersion
@@ -30,7 +29,7 @@ def version_predictors(
     Raises
     ------
     ConfigError
-        If one cannot be loaded, or nothing says what it is.
+        If one cannot be loaded.
     """
     opening = opening_uploads(connection)
     if opening.isdisjoint((model, version) for version in versions):
@@ -61,7 +60,7 @@ def single_version(
     ConfigError
         If it cannot be loaded, or nothing says what it is.
     """
-    source = _source(settings, found)
+    source = loadable_source(settings, found)
     objects = LocalObjects(settings.data_folder / "objects")
     weights = None if found.weights is None else objects.path(found.weights)
     shadow, is_bounded = settings.models[found.model].shadow, opens_upload and found.status != "champion"
@@ -96,11 +95,4 @@ def load_predictor(settings: Settings, source: Source, weights: Weights | None) 
 def _loaded(settings: Settings, found: models.Model) -> Predictor:
     objects = LocalObjects(settings.data_folder / "objects")
     weights = None if found.weights is None else objects.get(found.weights)
-    return load_predictor(settings, _source(settings, found), weights)
-
-
-def _source(settings: Settings, found: models.Model) -> Source:
-    source = loadable_source(settings, found)
-    if source is None:
-        raise ConfigError("the model is of none of the kinds that can answer in the shadow")
-    return source
+    return load_predictor(settings, loadable_source(settings, found), weights)

@@ -210,9 +210,7 @@ def _difference(found: Model, made: Content) -> str | None:
     """Difference between a registered version and its section; None for none."""
     if found.source == made.source.to_json() and found.digest == made.digest:
         return None
-    if found.source is None:
-        why = "by an earlier release"
-    elif found.source == made.source.to_json():
+    if found.source == made.source.to_json():
         why = "and its files have changed since"
     else:
         old, new = asdict(Source.from_json(found.source)), asdict(made.source)
@@ -230,8 +228,6 @@ def _retire(connection: Connection, name: str, named: Iterable[str]) -> None:
 
 def _follow(engine: Engine, first: Model, source: Source) -> None:
     """Let the first version of a model be what its section says now."""
-    if first.source is None:
-        return
     stored = Source.from_json(first.source)
     pins = {key: stored.options[key] for key in (FOLDER, ADAPTER) if key in stored.options}
     wanted = replace(source, options={**source.options, **pins})

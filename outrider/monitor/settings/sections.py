@@ -1,9 +1,9 @@
 """Sections of ``outrider.toml`` for the service as a whole."""
 
 import ipaddress
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class Section(BaseModel):
@@ -170,15 +170,6 @@ class TrainerSettings(Section):
     trainings: int = Field(default=1, ge=1, description="trainings of different models that run at once")
 
 
-_GONE = {
-    "incident_flags": "has no successor: a few flags prove nothing or enough",
-    "incident_factor": "is now odds, below which a rise is no news",
-    "window_s": "has no successor: every onset is looked at",
-    "incidents_per_hour": "is now alpha within horizon_s",
-}
-"""Settings of earlier releases, and what to say instead."""
-
-
 class FlagSettings(Section):
     """Flags kept with their evidence, and the guarantee of alarms."""
 
@@ -193,15 +184,6 @@ class FlagSettings(Section):
     drift_reference: Literal["traffic", "dataset"] = Field(
         default="traffic", description="what inputs are held against"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rule_of_thumb(cls, given: Any) -> Any:
-        gone = sorted(_GONE.keys() & given.keys()) if isinstance(given, dict) else []
-        if gone:
-            says = "; ".join(f"{name} {_GONE[name]}" for name in gone)
-            raise ValueError(f"the rule of thumb for incidents has gone: {says} (docs/alarms.md)")
-        return given
 
 
 class QualitySettings(Section):

@@ -73,12 +73,7 @@ def challenger_weights(settings: Settings, name: str, version: str) -> Path | No
     return None if given is None else settings.path(given)
 
 
-def stored_source(settings: Settings, found: Model) -> Source | None:
-    """Source of a registered version, earlier releases' from the configuration."""
-    return Source.from_json(found.source) if found.source else source_of(settings, found.model)
-
-
-def loadable_source(settings: Settings, found: Model) -> Source | None:
+def loadable_source(settings: Settings, found: Model) -> Source:
     """Source of a registered version, opened.
 
     Raises
@@ -88,8 +83,7 @@ def loadable_source(settings: Settings, found: Model) -> Source | None:
     CorruptObject
         If an object of it is damaged.
     """
-    source = stored_source(settings, found)
-    return None if source is None else opened(settings, found.model, source)
+    return opened(settings, found.model, Source.from_json(found.source))
 
 
 def opened(settings: Settings, model: str, source: Source) -> Source:

@@ -29,7 +29,6 @@ from outrider.errors import ConfigError, NotFound
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import open_payloads
-from outrider.monitor.settings.sources import stored_source
 from outrider.monitor.stream.stored_answers import registered
 from outrider.monitor.stream.units import read_unit
 
@@ -71,11 +70,11 @@ def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[C
     objects = LocalObjects(settings.data_folder / "objects")
     try:
         champion = _champion(engine, name)
-        source = stored_source(settings, champion)
-        if source is None or source.kind not in ("torch", "hf"):
-            kind = "nothing that can be loaded" if source is None else f"of kind {source.kind!r}"
+        source = Source.from_json(champion.source)
+        if source.kind not in ("torch", "hf"):
             raise ConfigError(
-                f"{champion.id} is {kind}: only torch modules and Hugging Face folders can be compressed"
+                f"{champion.id} is of kind {source.kind!r}: only torch modules and Hugging Face folders can "
+                "be compressed"
             )
         wanted = 2 * asked.rows + asked.traffic_rows
         records = newest_records(settings, engine, journal, name, rows=wanted)

@@ -25,6 +25,7 @@ from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobClosed, JobRow
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
@@ -34,7 +35,7 @@ from outrider.monitor.process.child import die_with_parent
 from outrider.monitor.process.logs import set_up
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.settings.config import Settings, load_settings
-from outrider.monitor.settings.sources import stored_source, why_trained_elsewhere
+from outrider.monitor.settings.sources import why_trained_elsewhere
 from outrider.user_code import innermost_line
 
 from .context import JobContext, Stopping
@@ -139,7 +140,7 @@ def _is_trained_here(context: JobContext, model: str) -> bool:
         champion = models.champion(connection, model)
     if champion is None:
         return context.model(model).is_trained_here
-    why = why_trained_elsewhere(stored_source(context.settings, champion), context.model(model).retrain)
+    why = why_trained_elsewhere(Source.from_json(champion.source), context.model(model).retrain)
     if why and context.model(model).is_trained_here:
         log.warning("%s is not fine-tuned, only its dataset is made: %s", champion.id, why)
     return not why

@@ -43,7 +43,7 @@ from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.settings.gate_policy import frozen
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
-from outrider.monitor.settings.sources import source_of, stored_source, why_trained_elsewhere
+from outrider.monitor.settings.sources import source_of, why_trained_elsewhere
 
 from .context import JobContext
 from .dataset_jobs import commit_flagged
@@ -546,7 +546,7 @@ class Retraining:
         settings, model = self.context.settings, self.job.model
         with self.context.engine.connect() as connection:
             champion = models.champion(connection, model)
-        source = source_of(settings, model) if champion is None else stored_source(settings, champion)
+        source = source_of(settings, model) if champion is None else Source.from_json(champion.source)
         if why := why_trained_elsewhere(source, self.settings.retrain):
             raise ConfigError(f"models.{model}: {why}")
         assert source is not None

@@ -19,11 +19,11 @@ from outrider.dataops.improvement.unseen_rows import (
     reader_of,
     seen_rows,
 )
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.clock import HOUR_US
 from outrider.monitor.settings.gate_sections import RollingSettings
 from outrider.monitor.settings.payloads import open_payloads
-from outrider.monitor.settings.sources import stored_source
 
 from .context import JobContext
 from .scoring import AnswerScoring, LossFault, RowLosses
@@ -55,7 +55,7 @@ def rolling_evidence(
     also
         Version that is asked although it answers elsewhere, at a price.
     """
-    others, left_out = _contenders(context, connection, model, champion, also)
+    others, left_out = _contenders(connection, model, champion, also)
     records, requested = labelled_records(connection, model)
     if requested:
         left_out.append(f"{requested} labels that were asked for by a policy are left out")
@@ -130,15 +130,14 @@ class _Rows:
 
 
 def _contenders(
-    context: JobContext, connection: Connection, model: str, champion: str, also: str | None
+    connection: Connection, model: str, champion: str, also: str | None
 ) -> tuple[list[str], list[str]]:
     """Versions to be compared, and sentences on those that are not."""
     found, left_out = list[str](), list[str]()
     for one in models.all_versions(connection, model)[::-1]:
         if one.version == champion or one.status == "failed":
             continue
-        source = stored_source(context.settings, one)
-        if source is not None and source.kind == "endpoint" and one.version != also:
+        if Source.from_json(one.source).kind == "endpoint" and one.version != also:
             left_out.append(f"version {one.version} answers elsewhere and is not asked again")
         elif len(found) == MOST_VERSIONS:
             left_out.append(f"version {one.version} and all before: {MOST_VERSIONS} newer ones are compared")

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Sequence
 
+from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import Model
 from outrider.errors import OutriderError
 from outrider.monitor.engine.trunk_groups import opening_uploads
 from outrider.monitor.registry.predictors import single_version
-from outrider.monitor.settings.sources import loadable_source, stored_source
+from outrider.monitor.settings.sources import loadable_source
 
 from .context import JobContext
 
@@ -30,8 +31,8 @@ def weight_bytes(context: JobContext, model: str, versions: Sequence[str]) -> li
     try:
         with context.engine.connect() as connection:
             found = [models.get(connection, model, each) for each in versions]
-        sources = [stored_source(context.settings, each) for each in found]
-        if any(source is not None and (source.recipe or source.kind == "hf") for source in sources):
+        sources = [Source.from_json(each.source) for each in found]
+        if any(source.recipe or source.kind == "hf" for source in sources):
             return [_held(context, each) for each in found]
         return [None if each.weights is None else context.objects.size(each.weights) for each in found]
     except (OutriderError, OSError, RuntimeError) as error:
@@ -42,7 +43,7 @@ def weight_bytes(context: JobContext, model: str, versions: Sequence[str]) -> li
 def _held(context: JobContext, found: Model) -> int | None:
     """Parameters and buffers as they are held in memory; None for what is no module."""
     source = loadable_source(context.settings, found)
-    if source is None or source.kind not in ("torch", "hf"):
+    if source.kind not in ("torch", "hf"):
         return None
     from outrider.dataops.compression.timing import held_bytes
     from outrider.dataops.model_kinds.loading import is_runner, load_model

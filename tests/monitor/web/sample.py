@@ -33,6 +33,7 @@ from outrider.dataops.state.rows import add_to_rows
 from outrider.dataops.state.series_tables import GroupCount
 from tests.databases import migrated
 from tests.gate_evidence import kept_evidence
+from tests.model_sources import FUNCTION
 
 from .sample_outcomes import add_outcomes
 
@@ -313,6 +314,7 @@ def _reference(connection: Connection, at: int) -> None:
             created_us=at + int(number),
             changed_us=at + int(number) * 30_000_000,
             note=note,
+            source=FUNCTION,
         )
     add(
         connection,
@@ -323,6 +325,7 @@ def _reference(connection: Connection, at: int) -> None:
         digest="c0ffee" * 10,
         created_us=at + 9,
         changed_us=at + 100_000_000,
+        source=FUNCTION,
     )
     for name, parent, rows in (("digits-train", None, 900), ("digits-flagged", None, 180)):
         add(

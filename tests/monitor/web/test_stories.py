@@ -15,6 +15,7 @@ from outrider.dataops.state.improvement_tables import Job
 from outrider.monitor.queries.stories import Story, champion_line, list_stories
 from tests.databases import migrated
 from tests.gate_evidence import kept_evidence
+from tests.model_sources import FUNCTION
 
 
 @pytest.fixture
@@ -139,10 +140,24 @@ def test_the_line_of_champions_covers_the_time(engine: Engine, tmp_path: Path) -
     objects = LocalObjects(tmp_path)
     with write(engine) as connection:
         models.register_initial(
-            connection, objects, model="m", version="1", content=b"1", is_weights=True, now_us=100
+            connection,
+            objects,
+            model="m",
+            version="1",
+            content=b"1",
+            is_weights=True,
+            now_us=100,
+            source=FUNCTION,
         )
         models.register(
-            connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=150
+            connection,
+            model="m",
+            version="2",
+            status="challenger",
+            digest="d",
+            weights=None,
+            now_us=150,
+            source=FUNCTION,
         )
         models.promote(connection, "m", "2", now_us=200, reason="", by="gate")
         models.rollback(connection, "m", now_us=400, reason="", by="ann")

@@ -103,9 +103,8 @@ def without_ids(manifest: dict[str, Any], ids: frozenset[str]) -> dict[str, Any]
 
 
 def _without_id(warning: Mapping[str, Any], ids: frozenset[str]) -> dict[str, Any]:
-    kept = [name for name in warning.get("ids", ()) if name not in ids]
-    less = len(warning.get("ids", ())) - len(kept)
-    return {**warning, "ids": kept, "rows": max(0, warning.get("rows", 0) - less)}
+    kept = [name for name in warning["ids"] if name not in ids]
+    return {**warning, "ids": kept, "rows": max(0, warning["rows"] - len(warning["ids"]) + len(kept))}
 
 
 def _without_pairs(leaks: Sequence[Mapping[str, Any]], ids: frozenset[str]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from outrider.errors import ConfigError
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
-HEAD = "27fb09220ed4bea0"
+HEAD = "265b9b63aa1f8b0a"
 """Digest of the tables, which ``state.db`` carries: of another layout it is refused, not changed."""
 FOLDER = Path(__file__).parent
 SQLITE = "sqlite:///"

@@ -88,9 +88,9 @@ class TaskChampion(TypedDict):
 
     version: str
     digest: str
-    kind: str | None
+    kind: str
     files: list[TaskFile]
-    """None of a function, an endpoint or a model that only production has."""
+    """None of a function or an endpoint."""
 
 
 class ExternalTask(TypedDict):
@@ -218,8 +218,6 @@ def _parts(kind: str) -> dict[int | str, dict[str, Any]]:
 def champion_files(settings: Settings, objects: LocalObjects, found: Model) -> dict[str, Path]:
     """Files of a version that somebody may go on from, by name."""
     source = loadable_source(settings, found)
-    if source is None:
-        return {}
     files: dict[str, Path] = {}
     if source.kind == "hf":
         files |= _counted((settings.base / source.reference).resolve(), "")
@@ -276,7 +274,6 @@ def _dataset(version: datasets.Version | None, url: str) -> dict[str, Any] | Non
 
 
 def _champion(settings: Settings, objects: LocalObjects, found: Model, here: str) -> dict[str, Any]:
-    source = loadable_source(settings, found)
     files = [
         {
             "name": name,
@@ -286,7 +283,7 @@ def _champion(settings: Settings, objects: LocalObjects, found: Model, here: str
         }
         for name, path in champion_files(settings, objects, found).items()
     ]
-    kind = None if source is None else source.kind
+    kind = loadable_source(settings, found).kind
     return {"version": found.version, "digest": found.digest, "kind": kind, "files": files}
 
 

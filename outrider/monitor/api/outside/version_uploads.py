@@ -32,7 +32,7 @@ from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.visitors import Visitor, of_job
 from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.sources import loadable_source, opened, source_of, stored_source
+from outrider.monitor.settings.sources import loadable_source, opened, source_of
 from outrider.monitor.settings.upload_section import UploadSettings
 
 _WRITE_BYTES = 1_048_576
@@ -342,13 +342,13 @@ def _champion_files(
     connection: Connection, settings: Settings, objects: LocalObjects, model: str
 ) -> ChampionFiles:
     found = _champion(connection, model)
-    source, on_disk = stored_source(settings, found), loadable_source(settings, found)
+    on_disk = loadable_source(settings, found)
     has_weights = found.weights is not None and objects.has(found.weights)
     weights = objects.path(str(found.weights)) if has_weights else None
     folder = None
-    if on_disk is not None and on_disk.kind == "hf":
+    if on_disk.kind == "hf":
         folder = (settings.base / on_disk.reference).resolve()
-    return ChampionFiles(found, source, weights, folder)
+    return ChampionFiles(found, Source.from_json(found.source), weights, folder)
 
 
 def _default(settings: Settings, model: str) -> Source:

@@ -58,11 +58,11 @@ def recorded_run(job: JobRow) -> dict[str, Any]:
     Raises
     ------
     NotFound
-        If it has none: it trained nothing, or an earlier release did.
+        If it has none: it trained nothing to its end.
     """
     run: dict[str, Any] | None = job.result.get("run")
     if not run or "digest" not in run:
-        raise NotFound(f"{job.id} has no record of a training that ended; a retraining of this release has")
+        raise NotFound(f"{job.id} has no record of a training that ended; name one that trained a version")
     return run
 
 

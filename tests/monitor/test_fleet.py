@@ -168,21 +168,27 @@ def test_an_assertion_that_does_not_judge_makes_no_model_well(
 
 
 @pytest.mark.parametrize(
-    ("hours_ago", "blocks", "verdict"), [(1, 1, "learning"), (1, 20, "well"), (30, 20, "unjudged")]
+    ("hours_ago", "blocks", "days", "verdict"),
+    [
+        (1, 1, 1, "learning"),
+        (1, 20, 1, "learning"),  # how days differ is not known yet
+        (1, 20, 14, "well"),
+        (30, 20, 14, "unjudged"),
+    ],
 )
 def test_labels_judge_a_model_once_they_are_enough_and_of_today(
-    engine: Engine, hours_ago: int, blocks: int, verdict: str
+    engine: Engine, hours_ago: int, blocks: int, days: int, verdict: str
 ) -> None:
     at_us = NOW_US - hours_ago * HOUR_US
     count(engine, "a", at_us, 16_000, 0)
-    rows = [
-        {
-            "model": "a", "version": "1", "block": block, "begun_us": at_us + block,
-            "ended_us": at_us + block, "record_us": at_us, "newest_us": at_us, "observations": 50,
+    rows = []
+    for block in range(blocks * days):
+        of_block = at_us - (days - 1 - block // blocks) * 24 * HOUR_US
+        rows.append({
+            "model": "a", "version": "1", "block": block, "begun_us": of_block + block,
+            "ended_us": of_block + block, "record_us": of_block, "newest_us": of_block, "observations": 50,
             "entities": "",
-        }
-        for block in range(blocks)
-    ]  # fmt: skip
+        })  # fmt: skip
     cells = [
         {
             "model": "a",
@@ -193,7 +199,7 @@ def test_labels_judge_a_model_once_they_are_enough_and_of_today(
             "bucket": bucket,
             "records": few,
         }
-        for block in range(blocks)
+        for block in range(blocks * days)
         for bucket, few in ((WRONG, 5), (0, 45))
     ]  # fmt: skip
     with write(engine) as connection:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .counting import ColumnCounts
 from .distances import chi_square, ks_of_counts, total_variation
-from .variation import Scatter, Variation
+from .variation import BlockScatter, Variation
 
 Floats = NDArray[np.float64]
 Change: TypeAlias = Literal["shape", "missing", "unseen"]
@@ -96,7 +96,7 @@ def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least
     return ChangeEvidence("shape", distance, max(least, error), chance)
 
 
-def _over_courses(scatter: Scatter, n: float, m: float, chance: Callable[[Floats], Floats]) -> float:
+def _over_courses(scatter: BlockScatter, n: float, m: float, chance: Callable[[Floats], Floats]) -> float:
     """Chance over all courses that the scatter may take, given that of each variance."""
     weights, variances = scatter.variances(n, m)
     return float(weights @ chance(variances))
@@ -124,7 +124,7 @@ def _share(
     change: Change,
     events: tuple[float, float],
     sizes: tuple[float, float],
-    scatter: Scatter,
+    scatter: BlockScatter,
     least: float,
 ) -> ChangeEvidence:
     """Difference of two shares; of unseen values an increase alone."""

@@ -25,7 +25,7 @@ _OF_UNSEEN = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Scatter:
+class BlockScatter:
     """Scatter of blocks of the reference, by the length of a stretch.
 
     A block is held against all blocks together. Records that come in runs, and seasons, make blocks differ
@@ -65,7 +65,7 @@ class Scatter:
     courses: tuple[tuple[float, float, float, float], ...] = ((1.0, 1.0, 1.0, 0.0),)
 
     @classmethod
-    def of(cls, table: Floats, *, is_ordered: bool = False) -> "Scatter":
+    def of(cls, table: Floats, *, is_ordered: bool = False) -> "BlockScatter":
         """Scatter of a table of blocks in order by groups, effective records."""
         from scipy.special import chdtrc
 
@@ -120,21 +120,21 @@ class Scatter:
 class Variation:
     """Scatter of distribution and missing values, dispersion of unseen ones."""
 
-    shape: Scatter
-    missing: Scatter
+    shape: BlockScatter
+    missing: BlockScatter
     unseen: float
     is_ordered: bool
 
     @classmethod
     def of(cls, counts: ColumnCounts) -> "Variation":
         """Variation of a column."""
-        shape = Scatter.of(counts.blocks, is_ordered=counts.is_ordered)
-        missing = Scatter.of(_events(counts.missing_blocks, counts.rows_blocks))
+        shape = BlockScatter.of(counts.blocks, is_ordered=counts.is_ordered)
+        missing = BlockScatter.of(_events(counts.missing_blocks, counts.rows_blocks))
         unseen = _events(counts.unseen_blocks, counts.blocks.sum(axis=1))
         own = _dispersion(unseen)[0] if unseen.any(axis=0).all() else 1.0
         return cls(shape, missing, own, counts.is_ordered)
 
-    def of_unseen(self, reference: float, current: float) -> Scatter:
+    def of_unseen(self, reference: float, current: float) -> BlockScatter:
         """Scatter of unseen values, too few to show all of their own.
 
         That of all values, less where the reference shows how much windows differ, and of categories, which

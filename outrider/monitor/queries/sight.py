@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, func, select
 
 from outrider.assertions.detection import smallest_rise
+from outrider.assertions.detection.loss_rises import dispersion_of_days
 from outrider.dataops.alarms.minute_counts import ALL, CHAMPION
 from outrider.dataops.alarms.rate_alarms import AlarmRule, likely_shares
 from outrider.dataops.alarms.version_losses import BlockLosses, judged_version, read_losses
@@ -156,9 +157,10 @@ def _labels_view(connection: Connection, model: str, rule: AlarmRule, now_us: in
 
 def _loss_view(losses: BlockLosses, rule: AlarmRule, now_us: int) -> _View:
     lost, seen = losses.of(ALL).effective
-    day = float(seen[losses.ended_us > now_us - DAY_US].sum())
-    hits, every = float(lost.sum()), float(seen.sum())
+    newest = np.flatnonzero(losses.ended_us > now_us - DAY_US)
+    factor = dispersion_of_days(lost, seen, losses.day, newest[:1])
+    day, hits, every = float(seen[newest].sum()), float(lost.sum()), float(seen.sum())
     onset = len(losses.number) + 1.0
     needed = np.array([np.log(2.0 / rule.alpha) + np.log(2.2 * onset * np.log(onset + 1.0) ** 2)])
-    share = smallest_rise(np.array([hits]), np.array([every]), np.array([day]), needed=needed)
+    share = smallest_rise(hits / factor, every / factor, day / factor, needed=needed)
     return _rise("errors in", hits / every if every else 0.0, float(share[0]), "labelled records")

@@ -73,7 +73,7 @@ class ComparedSystem(TypedDict):
     why: list[ReasonCount]
     latency_s: AnswerTimes
     tokens: TokenCounts
-    models: NotRequired[list[str]]
+    models: list[str]
     address: NotRequired[str]
     prompt: NotRequired[str]
     cached: Count
@@ -122,7 +122,7 @@ class OutcomeFound(TypedDict):
     rows: Count
     only_candidate: Count
     only_production: Count
-    more: NotRequired[int | None]
+    more: int | None
 
 
 class JudgeFound(TypedDict):
@@ -189,7 +189,7 @@ class ComparedCandidate(ComparedSystem):
     slices: Annotated[list[SliceFound], Meta(max_length=1000)]
     outcomes: dict[str, OutcomeFound]
     judge: JudgeFound | None
-    texts: NotRequired[TextsFound | None]
+    texts: TextsFound | None
     preferences: dict[str, Annotated[float, Meta(ge=-1, le=1, multiple_of=0.5)]] | None
     unlabelled: UnlabelledVerdict
     history: Annotated[list[DifferenceLook], Meta(max_length=1000)]

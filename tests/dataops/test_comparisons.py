@@ -12,7 +12,6 @@ import pytest
 from outrider.dataops.comparisons import FOLDER, ComparisonFound, Comparisons, read_report
 from outrider.errors import OutriderError, ValidationRefused
 from outrider.monitor.compare.labelled import relabelled
-from outrider.monitor.web.compare_page import compare_page
 from tests.comparison_reports import report
 
 
@@ -61,16 +60,6 @@ def test_the_newest_come_first_and_a_damaged_file_is_logged(
         OutriderError, match=r"comparisons/0123456789abcdef\.json holds no comparison .*: remove it"
     ):
         comparisons.read("0123456789abcdef")
-
-
-def test_a_comparison_of_the_first_release_that_kept_them_is_read(tmp_path: Path) -> None:
-    """Their addresses are permanent: fields may come, none that is there may go or be asked for."""
-    recorded = Path(__file__).parents[1] / "monitor" / "recorded" / "comparison.json"
-    (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / "0123456789abcdef.json").write_bytes(recorded.read_bytes())
-    [kept] = Comparisons(tmp_path).newest(1)
-    assert [each["verdict"] for each in kept.report["candidates"]] == ["same", "different"]
-    assert "Examples of what differs" in compare_page(kept.report)
 
 
 @pytest.mark.parametrize("id_", ["", "../../key", "0" * 15, "0" * 16, "A" * 16, "0" * 16 + "\n"])

@@ -14,6 +14,7 @@ from outrider.dataops.triggers.decision import DAY_US, RunGuards
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
 from outrider.dataops.triggers.firing import settle_labels
 from outrider.errors import NotFound
+from tests.model_sources import FUNCTION
 
 GUARDS = RunGuards(cooldown_s=60, daily_budget=3)
 SCOPE = LabelScope("m", "m-flagged")
@@ -136,7 +137,14 @@ def test_a_job_that_is_given_up_sends_its_event_and_leaves_no_challenger(engine:
             assert jobs.claim(connection, now_us=2, targets=hook) is not None
             for version, status in (("1", "retired"), ("2", "challenger")):
                 register(
-                    connection, model="m", version=version, status=status, digest="d", weights=None, now_us=2
+                    connection,
+                    model="m",
+                    version=version,
+                    status=status,
+                    digest="d",
+                    weights=None,
+                    now_us=2,
+                    source=FUNCTION,
                 )
             jobs.note(connection, job, stage="gate", result={"candidate": "2"})
     with write(engine) as connection:
@@ -149,7 +157,16 @@ def test_a_job_that_is_given_up_sends_its_event_and_leaves_no_challenger(engine:
 def test_a_failed_job_leaves_what_a_person_decided_on_as_it_is(engine: Engine) -> None:
     job = add(engine, "retrain", 1)
     with write(engine) as connection:
-        register(connection, model="m", version="2", status="retired", digest="d", weights=None, now_us=2)
+        register(
+            connection,
+            model="m",
+            version="2",
+            status="retired",
+            digest="d",
+            weights=None,
+            now_us=2,
+            source=FUNCTION,
+        )
         assert jobs.claim(connection, now_us=2) is not None
         jobs.note(connection, job, stage="gate", result={"candidate": "2"})
         jobs.fail(connection, job, "why", targets=(), now_us=3)
@@ -202,7 +219,16 @@ def test_what_a_cancelled_job_has_made_leaves_and_its_process_cannot_commit(engi
     job = add(engine, "retrain", 1)
     with write(engine) as connection:
         assert jobs.claim(connection, now_us=2) is not None
-        register(connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2)
+        register(
+            connection,
+            model="m",
+            version="2",
+            status="challenger",
+            digest="d",
+            weights=None,
+            now_us=2,
+            source=FUNCTION,
+        )
         jobs.note(connection, job, stage="shadow", result={"candidate": "2"})
     with write(engine) as connection:
         found = jobs.cancel(connection, job, by="anna", now_us=3)
@@ -226,7 +252,16 @@ def test_what_a_cancelled_job_has_made_leaves_and_its_process_cannot_commit(engi
 
 def test_cancelled_job_of_an_upload_leaves_no_challenger_and_its_retry_brings_it_back(engine: Engine) -> None:
     with write(engine) as connection:
-        register(connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=1)
+        register(
+            connection,
+            model="m",
+            version="2",
+            status="challenger",
+            digest="d",
+            weights=None,
+            now_us=1,
+            source=FUNCTION,
+        )
         params = {"candidate": "2"}
         job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=2)
         jobs.cancel(connection, job, by="anna", now_us=3)
@@ -240,7 +275,7 @@ def test_cancelled_job_leaves_a_version_of_the_configuration(engine: Engine) -> 
     with write(engine) as connection:
         register(
             connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=1,
-            note=NAMED,
+            note=NAMED, source=FUNCTION,
         )  # fmt: skip
         params = {"candidate": "2"}
         job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=2)
@@ -252,7 +287,14 @@ def test_retired_version_is_out_of_the_shadow_and_its_job_goes_on_to_its_end(eng
     with write(engine) as connection:
         for version, status in (("1", "champion"), ("2", "challenger")):
             register(
-                connection, model="m", version=version, status=status, digest="d", weights=None, now_us=1
+                connection,
+                model="m",
+                version=version,
+                status=status,
+                digest="d",
+                weights=None,
+                now_us=1,
+                source=FUNCTION,
             )
         params = {"candidate": "2"}
         job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=2)
@@ -275,7 +317,16 @@ def test_a_retry_goes_on_behind_the_last_finished_stage(engine: Engine) -> None:
         with pytest.raises(jobs.JobClosed, match="queued"):
             jobs.retry(connection, job, now_us=2)
         jobs.claim(connection, now_us=2)
-        register(connection, model="m", version="2", status="challenger", digest="d", weights=None, now_us=2)
+        register(
+            connection,
+            model="m",
+            version="2",
+            status="challenger",
+            digest="d",
+            weights=None,
+            now_us=2,
+            source=FUNCTION,
+        )
         jobs.note(connection, job, stage="gate", result={"dataset": "d@1", "candidate": "2", "log": ["x"]})
         jobs.fail(connection, job, "out of memory", targets=(), now_us=3, log=["y"])
         assert get(connection, "m", "2").status == "failed"

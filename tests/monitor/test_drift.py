@@ -25,6 +25,7 @@ from outrider.monitor.settings.sections import StorageSettings
 from outrider.monitor.web.routes import web_routes
 from tests.databases import migrated
 from tests.dataops.test_datasets import commit
+from tests.model_sources import FUNCTION
 from tests.monitor.test_routes_data import Client
 
 HOUR_US = 3_600_000_000
@@ -213,7 +214,7 @@ def test_training_data_are_a_reference(tmp_path: Path) -> None:
     with write(made) as connection:
         registry.register(
             connection, model=MODEL, version="1", status="champion", digest="0", weights=None, now_us=1,
-            made_from=[("dataset", newest.id, "fresh")],
+            made_from=[("dataset", newest.id, "fresh")], source=FUNCTION,
         )  # fmt: skip
     storage = StorageSettings(folder=str(tmp_path))
     own = Settings(base=tmp_path, storage=storage, models={MODEL: ModelSettings()})

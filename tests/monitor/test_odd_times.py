@@ -1,4 +1,4 @@
-"""Times that older releases took, of any year, stop no page, no query, no export and no worker."""
+"""Times of any year stop no page, no query, no export and no worker."""
 
 from pathlib import Path
 

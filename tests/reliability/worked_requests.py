@@ -24,6 +24,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.monitor.queries.published_outcomes import OutcomeGiven
 from tests.comparison_reports import report
+from tests.model_sources import FUNCTION
 from tests.monitor.web.sample import MODEL
 from tests.monitor.web.test_api_types import ALERTS, Api
 from tests.soak import PATIENCE_S
@@ -56,7 +57,7 @@ def complete(api: Api) -> None:
         )
         register(
             connection, model=MODEL, version=RETIRED, status="challenger", digest="7" * 64,
-            weights=None, now_us=now_us(),
+            weights=None, now_us=now_us(), source=FUNCTION,
         )  # fmt: skip
         connection.execute(
             text("UPDATE flag SET evidence = :to"), {"to": json.dumps({"inputs": {"image": PICTURE}})}

@@ -10,13 +10,14 @@ from outrider.dataops.models import registry
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from tests.dataops.test_datasets import commit, rows
+from tests.model_sources import FUNCTION
 
 
 def champion_of(engine: Engine, dataset: str | None) -> None:
     with write(engine) as connection:
         registry.register(
             connection, model="digits", version="1", status="champion", digest="0", weights=None, now_us=1,
-            made_from=[] if dataset is None else [("dataset", dataset, "fresh")],
+            made_from=[] if dataset is None else [("dataset", dataset, "fresh")], source=FUNCTION,
         )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def add_job(engine: Engine, at_us: int, **more: Any) -> str:
 
 
 def add_verdict(engine: Engine, at_us: int, *, job: str | None, **more: Any) -> None:
-    evidence = kept_evidence(**more.pop("evidence", {}), **({"job": job} if job else {}))
+    evidence = kept_evidence() | more.pop("evidence", {}) | ({"job": job} if job else {})
     row: dict[str, Any] = {
         "candidate": "2",
         "champion": "1",

@@ -214,6 +214,7 @@ def test_corrected_rows_start_a_run_once_the_champion_learned_from_others(tmp_pa
                 add(
                     connection, improvement_tables.DatasetVersion, dataset="toy-flagged", number=number,
                     model="toy", digest="", rows=9, manifest={"changes": changes}, created_us=number,
+                    arrow_schema=b"", state=b"",
                 )  # fmt: skip
         made.look()
         assert made.fired() == ["corrected"]

@@ -1,7 +1,7 @@
 """Hours until a fault is told: of shares of flags, losses, columns and drift reports, by entities an hour.
 
-Nothing changes before the onset; then a share is 1.5, 2 or 5 times what it was. Each decision is that of the
-service. An empty cell: told in fewer than half of the runs within the limit.
+Nothing changes before the onset; then a share is 1.5, 2 or 5 times the one before. Each decision is the one
+of the service. An empty cell: told in fewer than half of the runs within the limit.
 """
 
 import argparse
@@ -51,24 +51,25 @@ def flags(rate: int, times: float, rng: np.random.Generator) -> float | None:
     return None
 
 
-def losses(rate: int, times: float, rng: np.random.Generator) -> float | None:
-    """Hours until the loss of a version alarms, asked behind each block; a day before."""
+def losses(rate: int, times: float, rng: np.random.Generator, *, days: int) -> float | None:
+    """Hours until the loss of a version alarms, asked behind each block; so many days before, by the hour."""
     size = min(BLOCK, rate)
-    blocks_an_hour = rate / size
-    before, limit = round(24 * blocks_an_hour), round((24 + LIMIT_H) * blocks_an_hour)
-    share = np.where(np.arange(limit) < before, LOST, times * LOST)
-    lost = rng.binomial(size, share).astype(np.float64)
-    begun = (np.arange(limit) / blocks_an_hour * 3.6e9).astype(np.int64)
+    known, since = 24 * days, round(LIMIT_H * rate / size)
+    seen = np.concatenate([np.full(known, float(rate)), np.full(since, float(size))])
+    share = np.where(np.arange(len(seen)) < known, LOST, times * LOST)
+    lost = rng.binomial(seen.astype(np.int64), share).astype(np.float64)
+    hours = np.concatenate([np.arange(known), known + np.arange(since) * size / rate])
+    begun = (hours * 3.6e9).astype(np.int64)
     every = BlockLosses(
-        "1", np.arange(limit), begun, begun + 1, begun, begun, (ALL,), lost[None, :, None],
-        np.full((1, limit, 1), float(size)), np.ones(1), None,
+        "1", np.arange(len(seen)), begun, begun + 1, begun, begun, (ALL,), lost[None, :, None],
+        seen[None, :, None], np.ones(1), None,
     )  # fmt: skip
-    at = before
-    while at < limit:
-        at += max(1, (at - before) // 20)
-        own = every.where(np.arange(limit) < at)
+    at = known
+    while at < len(seen):
+        at += max(1, (at - known) // 20)
+        own = every.where(np.arange(len(seen)) < at)
         if loss_alarms(LossHistory(own), RULE, standing=set()):
-            return float((at - before) / blocks_an_hour)
+            return float((at - known) * size / rate)
     return None
 
 
@@ -98,7 +99,8 @@ def reports(rate: int, times: float, rng: np.random.Generator) -> float | None:
 
 MEASURES: dict[str, tuple[Told, str]] = {
     "flags": (flags, f"entities flagged, {FLAGGED:.0%} before"),
-    "losses": (losses, f"labelled records wrong, {LOST:.0%} before"),
+    "losses": (partial(losses, days=21), f"labelled records wrong, {LOST:.0%} for three weeks before"),
+    "young_losses": (partial(losses, days=1), f"the same, {LOST:.0%} on the first day"),
     "columns": (columns, f"records of a category, {CATEGORY:.0%} before; ticket of drift"),
     "reports": (reports, f"the same in a drift report, {CATEGORY:.0%} before"),
 }
@@ -106,7 +108,7 @@ MEASURES: dict[str, tuple[Told, str]] = {
 
 def told(name: str, measure: Told, rate: int, times: float, runs: int) -> str:
     """Show one figure; its cell of the table."""
-    rng = np.random.default_rng([SEED, list(MEASURES).index(name), rate, round(10 * times)])
+    rng = np.random.default_rng([SEED, sum(name.encode()), rate, round(10 * times)])
     hours = [measure(rate, times, rng) for _ in range(runs)]
     found = [each for each in hours if each is not None]
     median = float(np.median([LIMIT_H if each is None else each for each in hours]))

@@ -128,7 +128,8 @@ def test_count_losses_takes_the_scale_from_the_traffic_when_failures_are_labelle
     chosen = chosen[np.argsort(~is_failure[chosen] + rng.random(len(chosen)) * 1.1)]
     requests = [
         {"model": "m", "record_id": f"r{at}", "policy": "p", "reason": "p", "probability": float(asked[at]),
-         "round": 1, "created_us": 0, "position": 0, "population": 40_000, "is_audit": False}
+         "round": 1, "created_us": 0, "position": 0, "population": 40_000,
+         "floor": 0.05, "is_audit": False}
         for at in chosen.tolist()
     ]  # fmt: skip
     with write(engine) as connection:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, insert, text
 
 from outrider.assertions.times import utc_text
 from outrider.dataops.alarms import stored_incidents
@@ -11,6 +11,7 @@ from outrider.dataops.alarms.incidents import IncidentBook
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.ledger.minutes import DAY_US, MINUTE_US
 from outrider.dataops.state.database import write
+from outrider.dataops.state.tables import AssertionRow, table_of
 
 START_US = 20_000 * DAY_US
 DAY, SEEN = 1440, 60
@@ -36,13 +37,11 @@ def incidents_at(engine: Engine, share: np.ndarray, *, rolled_up: int = 0) -> li
             ),
             rows,
         )
-        connection.execute(
-            text(
-                "INSERT INTO assertion (model, name, revision, kind, level, description, owner, active,"
-                " suspended_until_us, first_seen_us)"
-                " VALUES ('m', 'x', 'r', 'assertion', 'warning', '', '', 1, 0, 0)"
-            )
-        )
+        judge = {
+            "model": "m", "name": "x", "revision": "r", "kind": "assertion", "level": "warning",
+            "description": "", "owner": "", "active": True, "first_seen_us": 0,
+        }  # fmt: skip
+        connection.execute(insert(table_of(AssertionRow)), [judge])
         now_us = int(minute[-1]) + MINUTE_US
         IncidentBook("m", AlarmRule()).settle(connection, now_us=now_us)
         found = stored_incidents.list_incidents(connection, now_us=now_us)

@@ -61,18 +61,19 @@ class Clusters:
         entities
             Entity of each row, None for a row of its own; none if every row is.
         times
-            Event time of each row; None where unknown.
+            Event time of each row, NaT where unknown: such rows are one stretch.
         rows
             Number of rows, where neither says it.
         """
         count = rows if rows is not None else max(len(entities), 0 if times is None else len(times))
         units = _numbers(entities, count)
-        if times is None or not count:
+        known = np.zeros(0, np.bool_) if times is None else ~np.isnat(times)
+        if times is None or not known.any():
             return cls(units)
         days, hours = (np.unique(times.astype(f"M8[{unit}]"), return_inverse=True) for unit in "Dh")
-        stretch = "" if _is_enough(days[1]) else _told(times, days[0], hours[0])
+        stretch = "" if _is_enough(days[1][known]) else _told(times[known], days[0], hours[0])
         for _, stretches in (days, hours):
-            if _is_enough(stretches):
+            if _is_enough(stretches[known]):
                 both = units * (int(stretches.max()) + 1) + stretches
                 return cls(units, stretches, np.unique(both, return_inverse=True)[1], stretch)
         return cls(units, stretch=stretch)
@@ -162,6 +163,7 @@ def _is_enough(stretches: Numbers) -> bool:
 
 
 def _told(times: NDArray[np.datetime64], days: NDArray[Any], hours: NDArray[Any]) -> str:
+    days, hours = (each[~np.isnat(each)] for each in (days, hours))
     if len(times) > 1 and times.min() == times.max():
         return "rows whose event times do not differ"
     if len(days) > 1:

@@ -187,6 +187,8 @@ def relative_excess(
     clusters = Clusters.of(entities, times, rows=rows)
     old, new = np.asarray(champion, np.float64), np.asarray(candidate, np.float64)
     count = int(clusters.entities.max()) + 1
+    if not (np.isfinite(old).all() and np.isfinite(new).all()):
+        raise ValueError("losses: finite numbers expected, found others; leave such rows out")
     top = max(float(old.max()), float(new.max()))
     if top > _LARGEST:  # sums and squares of such would have no number
         old, new = old / top, new / top

@@ -65,3 +65,10 @@ def test_scatter_is_that_of_both_clusters_less_the_crossing(rows: list[tuple[int
         parts = [squares(names) for names in (entity, day, np.stack([entity, day], axis=1))]
         both = max(parts[0] + parts[1] - parts[2], parts[0], parts[1])
         assert found.scatter(value).variance == pytest.approx(both)
+
+
+def test_clusters_name_no_time_that_is_unknown() -> None:
+    nowhere = np.full(4, np.datetime64("NaT", "us"))
+    assert Clusters.of((), nowhere).stretch == ""
+    some = Clusters.of((), np.concatenate([times(*(24 * np.arange(7))), nowhere]))
+    assert (some.stretches, some.stretch) == (None, "2026-01-05 to 2026-01-11, 7 days")

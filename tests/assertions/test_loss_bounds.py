@@ -218,3 +218,9 @@ def test_bounds_of_relative_losses_widen_with_days_that_scatter() -> None:
     times = np.datetime64("2026-01-05", "us") + day * np.timedelta64(1, "D")
     alone, by_day = relative_excess(old, new), relative_excess(old, new, times=times)
     assert by_day.width > 2 * alone.width
+
+
+@pytest.mark.parametrize("loss", [np.nan, np.inf])
+def test_relative_excess_refuses_losses_that_are_no_numbers(loss: float) -> None:
+    with pytest.raises(ValueError, match="finite numbers expected"):
+        relative_excess(np.ones(3), np.array([1.0, loss, 1.0]))

@@ -20,6 +20,7 @@ from outrider.dataops.state.database import write
 from outrider.dataops.triggers.inputs import read_incidents
 from tests.table_rows import append
 
+RULE = AlarmRule(horizon_s=86_400.0)
 START_US = 1_790_000_040_000_000
 TARGETS = [WebhookTarget("http://127.0.0.1:9/", ("incident.opened", "incident.resolved"))]
 
@@ -29,7 +30,7 @@ class Labelled:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self.book = IncidentBook("m", AlarmRule(horizon_s=86_400.0), TARGETS)
+        self.book = IncidentBook("m", RULE, TARGETS)
         self.rng = np.random.default_rng(0)
         self.seq = 0
         self.now_us = START_US
@@ -241,16 +242,27 @@ def test_follow_minute_opens_an_incident_of_a_rare_class_when_its_recall_is_lost
 
 
 def test_lost_until_alarm_tells_how_many_labels_of_a_rare_class_would_be_one(labelled: Labelled) -> None:
-    for minutes, found in ((1, None), (30, 20)):
-        for _ in range(minutes):
-            labelled.minute({"a": 0.05}, records=200, answers=("1", "0"))
-            labelled.minute({"a": 0.2}, records=2, answers=("0", "fraud"))
+    def told() -> int | None:
         with labelled.engine.connect() as connection:
             losses = read_losses(connection, "m", "1")
         assert losses is not None
         assert losses.rare(0.05) == ["label=fraud"]
-        told = lost_until_alarm(losses, "label=fraud", AlarmRule())
-        assert told is None if found is None else told is not None and told <= found
+        return lost_until_alarm(losses, "label=fraud", RULE)
+
+    def minute(share: float) -> None:
+        labelled.minute({"a": 0.05}, records=200, answers=("1", "0"))
+        labelled.minute({"a": share}, records=2, answers=("0", "fraud"))
+
+    minute(0.2)
+    assert told() is None
+    for _ in range(30):
+        minute(0.2)
+    labels = told()
+    assert labels is not None
+    assert labelled.incidents() == []
+    for _ in range(labels // 2):
+        minute(1.0)
+    assert [one.slice for one in labelled.incidents()] == ["label=fraud"]
 
 
 def test_few_entities_prove_no_more_than_themselves(labelled: Labelled) -> None:
@@ -330,3 +342,11 @@ def test_wrong_answers_that_are_labelled_later_are_no_rise(engine: Engine, seed:
             append(effects.labels, (seq, row, *given))
         labelled.commit(effects, due)
     assert labelled.incidents() == []
+
+
+def test_slice_of_the_name_of_a_class_does_not_hide_its_loss(labelled: Labelled) -> None:
+    for minute in range(45):
+        wrong = {"label=fraud": 0.05, "b": 0.05}
+        labelled.minute(wrong, records=100, answers=("1", "0"))
+        labelled.minute({"b": 0.2 if minute < 30 else 1.0}, records=2, answers=("0", "fraud"))
+    assert [one.slice for one in labelled.incidents()] == ["label=fraud"]

@@ -12,6 +12,7 @@ from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.alarms.stored_incidents import acknowledge
 from outrider.dataops.ledger.losses import WRONG
 from outrider.dataops.state.database import write
+from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.series_tables import LossBlock, LossCount
 from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, LiveRate, RecordCount, table_of
 from outrider.monitor.queries.fleet import fleet_json, read_fleet
@@ -53,6 +54,41 @@ def judge(engine: Engine, model: str, level: str = "warning", **more: Any) -> No
     }  # fmt: skip
     with write(engine) as connection:
         connection.execute(insert(table_of(AssertionRow)), [row | more])
+
+
+def promoted(engine: Engine, model: str, version: str) -> None:
+    """Champion of a model."""
+    row = {"model": model, "version": version, "status": "champion", "source": "{}", "created_us": 0}
+    with write(engine) as connection:
+        connection.execute(insert(table_of(ModelVersion)), [row | {"changed_us": 0}])
+
+
+def label(engine: Engine, at_us: int, *, blocks: int, days: int) -> None:
+    """Labels of version 1 of model a, so many blocks a day until a time."""
+    rows = []
+    for block in range(blocks * days):
+        of_block = at_us - (days - 1 - block // blocks) * 24 * HOUR_US
+        rows.append({
+            "model": "a", "version": "1", "block": block, "begun_us": of_block + block,
+            "ended_us": of_block + block, "record_us": of_block, "newest_us": of_block, "observations": 50,
+            "entities": "",
+        })  # fmt: skip
+    cells = [
+        {
+            "model": "a",
+            "version": "1",
+            "block": block,
+            "slice": "",
+            "weight": 0,
+            "bucket": bucket,
+            "records": few,
+        }
+        for block in range(blocks * days)
+        for bucket, few in ((WRONG, 5), (0, 45))
+    ]  # fmt: skip
+    with write(engine) as connection:
+        connection.execute(insert(table_of(LossBlock)), rows)
+        connection.execute(insert(table_of(LossCount)), cells)
 
 
 def count(
@@ -181,30 +217,7 @@ def test_labels_judge_a_model_once_they_are_enough_and_of_today(
 ) -> None:
     at_us = NOW_US - hours_ago * HOUR_US
     count(engine, "a", at_us, 16_000, 0)
-    rows = []
-    for block in range(blocks * days):
-        of_block = at_us - (days - 1 - block // blocks) * 24 * HOUR_US
-        rows.append({
-            "model": "a", "version": "1", "block": block, "begun_us": of_block + block,
-            "ended_us": of_block + block, "record_us": of_block, "newest_us": of_block, "observations": 50,
-            "entities": "",
-        })  # fmt: skip
-    cells = [
-        {
-            "model": "a",
-            "version": "1",
-            "block": block,
-            "slice": "",
-            "weight": 0,
-            "bucket": bucket,
-            "records": few,
-        }
-        for block in range(blocks * days)
-        for bucket, few in ((WRONG, 5), (0, 45))
-    ]  # fmt: skip
-    with write(engine) as connection:
-        connection.execute(insert(table_of(LossBlock)), rows)
-        connection.execute(insert(table_of(LossCount)), cells)
+    label(engine, at_us, blocks=blocks, days=days)
     with engine.connect() as connection:
         (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
     assert line.verdict == verdict
@@ -225,6 +238,49 @@ def test_a_live_test_judges_a_model_once_it_was_asked_enough(
     }  # fmt: skip
     with write(engine) as connection:
         connection.execute(insert(table_of(LiveRate)), [row])
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
+    assert line.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("level", "more"),
+    [
+        ("warning", {"updated_us": NOW_US - 25 * HOUR_US}),
+        ("warning", {"version": "0"}),  # the champion was asked nothing
+        ("critical", {"updated_us": NOW_US - 25 * HOUR_US}),  # no assertion: its first failure opens nothing
+    ],
+)
+def test_a_live_test_that_is_silent_makes_no_model_well(
+    engine: Engine, level: str, more: dict[str, Any]
+) -> None:
+    count(engine, "a", NOW_US - HOUR_US, 16_000, 0)
+    judge(engine, "a", level, kind="live_test")
+    row = {
+        "model": "a", "test": "blurred", "revision": "r", "version": "1", "asked": 900, "failed": 0,
+        "rate": 0.0, "low": 0.0, "high": 0.02, "tolerance": 0.01, "updated_us": NOW_US, "state": "",
+    }  # fmt: skip
+    promoted(engine, "a", "1")
+    with write(engine) as connection:
+        connection.execute(insert(table_of(LiveRate)), [row | more])
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
+    assert line.verdict == "learning"
+
+
+def test_a_rule_makes_no_model_well_to_which_nothing_comes(engine: Engine) -> None:
+    count(engine, "a", NOW_US - 25 * HOUR_US, 16_000, 0)
+    judge(engine, "a", "critical")
+    with engine.connect() as connection:
+        (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
+    assert line.verdict == "learning"
+
+
+@pytest.mark.parametrize(("champion", "verdict"), [("1", "well"), ("2", "unjudged")])
+def test_labels_of_another_version_make_no_model_well(engine: Engine, champion: str, verdict: str) -> None:
+    count(engine, "a", NOW_US - HOUR_US, 16_000, 0)
+    label(engine, NOW_US - HOUR_US, blocks=20, days=14)
+    promoted(engine, "a", champion)
     with engine.connect() as connection:
         (line,) = read_fleet(connection, ["a"], RULE, now_us=NOW_US)
     assert line.verdict == verdict

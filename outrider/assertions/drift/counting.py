@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 GROUPS = 16
 """Groups of cells in which blocks of the reference are compared."""
 MOST_NEW = 1_000
-"""New categories from which a column holds something else than before."""
+"""New categories with a cell of their own."""
 _FOR_MEDIAN = 10_000
 """Values that the centre of the grid is found by."""
 _LEAST_EXPECTED = 5.0
@@ -57,7 +57,9 @@ class ColumnCounts:
     unseen_blocks
         The first of them by block, shape (blocks,).
     new
-        New categories, most frequent first, with their effective records.
+        New categories, most frequent first, with their effective records; behind ``MOST_NEW`` all others.
+    new_categories
+        Their number.
     """
 
     is_ordered: bool
@@ -74,6 +76,7 @@ class ColumnCounts:
     unseen: tuple[float, float]
     unseen_blocks: Floats
     new: tuple[tuple[str, float], ...] = ()
+    new_categories: int = 0
 
     def merged(self) -> tuple[Floats, Floats]:
         """Counts with the rarest categories in one cell, large enough for chi-square."""
@@ -94,7 +97,7 @@ def count_column(
     Raises
     ------
     NotCompared
-        If the reference is constant or has no value, or current has too many new categories.
+        If the reference has no value.
     """
     if reference.kind == "category":
         return _count_categories(reference, current, of_reference, of_current)
@@ -225,14 +228,12 @@ def _count_categories(
     fresh = np.where(is_new, found[:-1], 0.0)
     unused = np.flatnonzero((before == 0) & (after > 0))
     new = [*_named(current.categories, fresh), *((_text(reference.categories[i]), after[i]) for i in unused)]
-    if len(new) > MOST_NEW:
-        raise NotCompared(
-            f"at most {MOST_NEW:,} new categories expected beside {int((before > 0).sum()):,} known ones, "
-            f"found {len(new):,}"
-        )
     order = np.argsort(-before, kind="stable")[: int((before > 0).sum())]
     labels = [_text(reference.categories[i]) for i in order]
     shown = sorted(new, key=lambda each: -each[1])
+    if len(shown) > MOST_NEW:
+        rest = sum(count for _, count in shown[MOST_NEW:])
+        shown = [*shown[:MOST_NEW], (f"{len(shown) - MOST_NEW:,} others", rest)]
     alone = (table[:, :known] > 0).sum(axis=0) == 1
     held_out = table[:, :known][:, alone].sum(axis=1)
     zeros = np.zeros(len(shown))
@@ -251,6 +252,7 @@ def _count_categories(
         unseen=(float(held_out.sum()), float(sum(count for _, count in shown))),
         unseen_blocks=held_out,
         new=tuple((name, float(count)) for name, count in shown),
+        new_categories=len(new),
     )
 
 
@@ -262,11 +264,10 @@ def _places(current: pa.Array, reference: pa.Array) -> NDArray[np.int64]:
 
 
 def _named(categories: pa.Array, counts: Floats) -> list[tuple[str, float]]:
-    """Categories with a count, at most one more than may be new."""
-    there = np.flatnonzero(counts > 0)
-    if len(there) > MOST_NEW:
-        return [("", float(count)) for count in counts[there]]
-    return [(_text(categories[int(i)]), float(counts[i])) for i in there]
+    """Categories with a count."""
+    there = np.flatnonzero(counts)
+    names = categories.take(pa.array(there))
+    return [(_text(name), float(count)) for name, count in zip(names, counts[there], strict=True)]
 
 
 def _text(value: Any) -> str:

@@ -141,7 +141,7 @@ def unseen_words(counts: ColumnCounts, found: ChangeEvidence, ends: tuple[float,
         + (f" (`{known[_plain(name)]}` in other letters)" if _plain(name) in known else "")
         for name, count in counts.new[:_NAMED]
     ]
-    more = len(counts.new) - len(named)
+    more = counts.new_categories - len(named)
     return f"new categories {', '.join(named)}" + (f" and {more:,} more" if more else "")
 
 

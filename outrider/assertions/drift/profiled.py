@@ -310,6 +310,7 @@ def _count_categories(
         ),
         unseen_blocks=held_out,
         new=tuple(sorted(new.items(), key=lambda each: -each[1])),
+        new_categories=len(new),
     )
 
 

@@ -103,6 +103,8 @@ def arrow_of(column: Any) -> pa.Array:
     """
     try:
         found = pa.Array.from_pandas(column) if is_series(column) else column
+        if isinstance(found, np.ndarray) and found.dtype.kind == "M":
+            found = found.astype("M8[us]")  # Arrow knows no minutes
         if not isinstance(found, pa.Array | pa.ChunkedArray):
             found = pa.array(found, from_pandas=True)
     except (pa.ArrowException, ValueError, TypeError) as error:

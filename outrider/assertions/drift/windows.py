@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.batch_schema import MARKS, SYSTEM, is_part
 
-from .reading import arrow_of, columns_of
+from .reading import NotCompared, arrow_of, columns_of
 from .sampling import WindowSample, sample_of
 from .variation import FEWEST_WINDOWS
 
@@ -53,7 +53,7 @@ class Windows:
         Raises
         ------
         ValueError
-            If a named column is absent, or a weight is not above 0.
+            If a named column is absent, a weight is not above 0, or ``ts`` is not all times.
         """
         one, two = columns_of(reference), columns_of(current)
         if any(map(is_part, one)):
@@ -66,6 +66,8 @@ class Windows:
         for window, columns in (("reference", one), ("current", two)):
             if absent := [name for name in named if name not in columns]:
                 raise ValueError(f"{window}: column {absent[0]!r} expected, found {', '.join(columns)}")
+        if ts is not None:
+            one, two = _in_order("reference", one, ts), _in_order("current", two, ts)
         one, matched = (one, "") if ts is None else _matched(one, two, ts)
         for columns in (one, two):
             by = [None if name is None else columns[name] for name in (weight, entity)]
@@ -162,13 +164,42 @@ def _matched(
     return {column: _kept(values, kept) for column, values in reference.items()}, name
 
 
+def _in_order(window: str, columns: Mapping[str, Any], ts: str) -> Mapping[str, Any]:
+    """Columns with their rows in order of time."""
+    try:
+        found = arrow_of(columns[ts])
+    except NotCompared as error:
+        raise ValueError(f"{window}: event times expected in column {ts!r}: {error}") from None
+    if len(found) and (found.null_count or not _is_time(found.type)):
+        what = f"{found.null_count:,} without one" if found.null_count < len(found) else "none"
+        what = what if _is_time(found.type) else str(found.type)
+        raise ValueError(f"{window}: event times expected in column {ts!r}, found {what}")
+    times = _times(columns[ts])
+    if times is None or (times[1:] >= times[:-1]).all():
+        return columns
+    order = np.argsort(times, kind="stable")
+    return {column: _taken(values, order) for column, values in columns.items()}
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
 def _times(column: Any) -> NDArray[np.int64] | None:
-    """Microseconds of event times; None where they are no times, or some are missing."""
+    """Microseconds of event times; None without rows."""
     found = arrow_of(column)
-    if not pa.types.is_timestamp(found.type) or found.null_count or not len(found):
+    if not len(found):
         return None
     times: NDArray[np.int64] = found.cast(pa.timestamp("us"), safe=False).to_numpy().astype(np.int64)
     return times
+
+
+def _taken(column: Any, order: NDArray[np.intp]) -> Any:
+    if isinstance(column, np.ndarray):
+        return column[order]
+    if isinstance(column, list | tuple):
+        return [column[row] for row in order.tolist()]
+    return column.take(pa.array(order) if isinstance(column, pa.Array | pa.ChunkedArray) else order)
 
 
 def _kept(column: Any, kept: NDArray[np.bool_]) -> Any:

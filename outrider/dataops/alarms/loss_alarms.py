@@ -35,8 +35,10 @@ LOSS = "loss"
 _PROVEN = 0.99
 RARE = 5.0
 """Times ``loss_points``: a class of a smaller share of labels is rare, all records hardly show its loss."""
-_LOST = (3, 5, 7, 10, 14, 20, 28, 40, 56, 80)
+_LOST = (3, 5, 7, 10, 14, 20, 28, 40, 56, 80, 160, 320)
 """Numbers of lost labels of which it is told that they would be an alarm."""
+_TURNS = 4
+"""How often labels are supposed to come again as they came."""
 _LEAST_AGAIN = 50
 """Observations since an alarm, from which the loss may be what it was."""
 
@@ -90,8 +92,7 @@ def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) ->
     for at in _likely(history, streams, rule):
         if streams[at] not in standing and not (streams[at] == ALL and standing):
             evidence[at] = _evidence(history, streams[at], rule)
-    alpha = rule.alpha / (1.0 + rule.alpha)  # what the dispersion may add, see loss_rise
-    chosen = np.flatnonzero(select_alarms(evidence, alpha=alpha, share=share)).tolist()
+    chosen = np.flatnonzero(select_alarms(evidence, alpha=_alpha(rule), share=share)).tolist()
     alarms = [_alarm(history, streams[at], float(evidence[at])) for at in chosen]
     found = []
     for alarm in alarms:
@@ -99,6 +100,11 @@ def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) ->
         if now.share - before.share >= rule.loss_points:
             found.append(alarm)
     return sorted(found, key=lambda one: -one.evidence)
+
+
+def _alpha(rule: AlarmRule) -> float:
+    """Alpha less what the dispersion may add, see :func:`outrider.assertions.detection.loss_rise`."""
+    return rule.alpha / (1.0 + rule.alpha)
 
 
 def watched_losses(own: BlockLosses, rule: AlarmRule) -> tuple[list[str], Floats]:
@@ -109,21 +115,33 @@ def watched_losses(own: BlockLosses, rule: AlarmRule) -> tuple[list[str], Floats
 
 
 def lost_until_alarm(own: BlockLosses, part: str, rule: AlarmRule) -> int | None:
-    """Number of further lost labels that would alarm; None for none."""
+    """Number of further lost labels that would alarm, were they to come as those so far; None for none."""
     streams, shares = watched_losses(own, rule)
-    needed = -math.log(rule.alpha * float(shares[streams.index(part)]))
+    needed = -math.log(_alpha(rule) * float(shares[streams.index(part)]))
     known = own.of(part)
-    begun_s = np.append(own.begun_us, own.ended_us[-1]) / 1e6
-    numbers = np.append(own.number, own.number[-1] + 1) - own.number[0]
-    share = onset_shares(begun_s - begun_s[0], numbers, horizon_s=rule.horizon_s)
-    usual = int(np.argmax(known.seen.sum(axis=0)))
+    came, usual = np.tile(known.seen.sum(axis=1), _TURNS), int(np.argmax(known.seen.sum(axis=0)))
+    turns = np.arange(1 + _TURNS)[:, None]
+    begun_us, day, numbers = (
+        (side - side[0] + turns * length).ravel()
+        for side, length in (
+            (own.begun_us, own.ended_us[-1] - own.begun_us[0] + 1),
+            (own.day, own.day[-1] - own.day[0]),
+            (own.number, own.number[-1] - own.number[0] + 1),
+        )
+    )
+    share = onset_shares(begun_us / 1e6, numbers, horizon_s=rule.horizon_s)
+    total = np.cumsum(came)
     for labels in _LOST:
-        more = np.zeros((1, len(known.weight)))
-        more[0, usual] = labels
+        count = int(np.searchsorted(total, labels)) + 1
+        if count > len(came):
+            return None
+        more = np.zeros((count, len(known.weight)))
+        more[:, usual] = np.diff(np.minimum(total[:count], labels), prepend=0.0)
         blocks = LossBlocks(
             np.concatenate([known.lost, more]), np.concatenate([known.seen, more]), known.weight
         )
-        if loss_rise(blocks, share, needed=needed) >= needed:
+        size = len(blocks.seen)
+        if loss_rise(blocks, share[:size], needed=needed, day=day[:size]) >= needed:
             return labels
     return None
 

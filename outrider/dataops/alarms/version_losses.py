@@ -19,7 +19,7 @@ from .minute_counts import ALL
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LABEL = "label="
-"""Begin of the name of a class of labels, which stands where slices do."""
+"""Begin of the name of a class of labels, which stands where slices do; slices of such a name have none."""
 MOST_CLASSES = 100
 """Labels with more names are no classes."""
 
@@ -167,7 +167,6 @@ def read_losses(
 
     Of numbers, None while too few errors are known to say which are large.
 
-
     Parameters
     ----------
     bound
@@ -192,7 +191,11 @@ def read_losses(
     kept = [row for row in blocks if row.block >= first]
     counts = [row for row in counts if row.block >= first]
     labels = [row for row in counts if row.slice.startswith(OF_LABEL)]
-    counts = [row for row in counts if not row.slice.startswith(OF_LABEL)]
+    counts = [
+        row._replace(slice=OTHERS) if row.slice.startswith(LABEL) else row
+        for row in counts
+        if not row.slice.startswith(OF_LABEL)
+    ]
     found = _block_losses(version, kept, counts, bound, is_number=is_number)
     if is_number or not labels:
         return found

@@ -16,6 +16,7 @@ from outrider.dataops.alarms.version_losses import BlockLosses, judged_version, 
 from outrider.dataops.flags.live_rates import current_rates
 from outrider.dataops.flags.registered_assertions import suspensions
 from outrider.dataops.ledger.minutes import DAY_US
+from outrider.dataops.models import registry
 from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount, table_of
 
 SightVerdict: TypeAlias = Literal["unjudged", "learning", "well"]
@@ -82,10 +83,11 @@ def read_sight(connection: Connection, model: str, rule: AlarmRule, *, now_us: i
         step = f"look at {loudest}: it fires on {min(share, 1.0):.0%} of the entities of a day"
         return Sight("unjudged", step=step)
     judged = {row.name for row in awake if row.judged_us}
+    critical = [row for row in awake if (row.kind, row.level) == ("assertion", "critical") and row.judged_us]
     views = [
         *_flag_views([name for name in warnings if name in judged], flagged, seen, len(warnings), rule),
-        *_live_views(connection, model, awake),
-        *_critical_views([row.name for row in awake if row.level == "critical" and row.name in judged]),
+        *_live_views(connection, model, awake, now_us),
+        *_critical_views([row.name for row in critical if seen]),
         *([] if labels is None else [labels]),
     ]
     if not views:
@@ -127,12 +129,22 @@ def _flag_views(
         yield _rise(f"{name} on", float(few / seen) if seen else 0.0, float(share), "entities")
 
 
-def _live_views(connection: Connection, model: str, awake: Sequence[Row[Any]]) -> Iterator[_View]:
-    """Live tests that were asked: their failures are at most so many."""
+def _live_views(
+    connection: Connection, model: str, awake: Sequence[Row[Any]], now_us: int
+) -> Iterator[_View]:
+    """Live tests that the version in production was asked within a day: at most so many answers fail."""
     tests = {row.name: row.revision for row in awake if row.kind == "live_test"}
-    for view in current_rates(connection, model, tests, None):
+    for view in current_rates(connection, model, tests, _champion(connection, model)):
         text = f"{view.test}: at most {view.high:.1%} of answers fail, by {view.asked:,} of them"
-        yield _View(max(view.rate, view.tolerance), view.high if view.asked else np.nan, text)
+        is_known = view.asked and view.updated_us > now_us - DAY_US
+        if not is_known:
+            text = f"{view.test} was asked nothing within a day"
+        yield _View(max(view.rate, view.tolerance), view.high if is_known else np.nan, text)
+
+
+def _champion(connection: Connection, model: str) -> str | None:
+    found = registry.champion(connection, model)
+    return None if found is None else found.version
 
 
 def _critical_views(names: Sequence[str]) -> list[_View]:
@@ -147,9 +159,14 @@ def _rise(what: str, usual: float, found: float, unit: str) -> _View:
 
 
 def _labels_view(connection: Connection, model: str, rule: AlarmRule, now_us: int) -> _View | None:
-    """Smallest loss that labels show; None without those of a day."""
-    version = judged_version(connection, model, None)
-    losses = None if version is None else read_losses(connection, model, version)
+    """Smallest loss that labels of the version in production show; None without those of a day."""
+    champion = _champion(connection, model)
+    version = judged_version(connection, model, champion)
+    losses = (
+        None
+        if version is None or champion not in (None, version)
+        else read_losses(connection, model, version)
+    )
     if losses is None or losses.ended_us.max() <= now_us - DAY_US:
         return None
     return _loss_view(losses, rule, now_us)

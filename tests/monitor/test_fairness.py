@@ -131,7 +131,7 @@ def test_labels_that_were_asked_for_are_weighed_back(tmp_path: Path) -> None:
                 insert(table_of(LabelRequest)).values(
                     **fields, policy="bal", reason="x", round=1, created_us=1, position=at,
                     probability=(4.0 if at < 40 else 1.0) / len(rows), population=len(rows), is_audit=False,
-                    floor=0.0,
+                    floor=1.0 / len(rows),
                 )
             )  # fmt: skip
     settings = Settings(base=tmp_path, models={MODEL: ModelSettings()})

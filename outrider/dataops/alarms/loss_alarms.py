@@ -115,7 +115,7 @@ def watched_losses(own: BlockLosses, rule: AlarmRule) -> tuple[list[str], Floats
 
 
 def lost_until_alarm(own: BlockLosses, part: str, rule: AlarmRule) -> int | None:
-    """Number of further lost labels that would alarm, were they to come as those so far; None for none."""
+    """Number of further lost labels that would alarm; None for none."""
     streams, shares = watched_losses(own, rule)
     needed = -math.log(_alpha(rule) * float(shares[streams.index(part)]))
     known = own.of(part)

@@ -137,7 +137,7 @@ def test_rates_signal_counts_entities_when_each_has_many_records() -> None:
     assert found.records == 1_440_000
     signal = rates_signal([RULE], {"margin": found}, {})
     assert not signal.is_due
-    assert "not proven to be above 10.0%" in signal.why
+    assert "not proven to be above the 10.0%" in signal.why
     assert "in error on at most 0.1% of days" in signal.why
 
 

@@ -79,6 +79,10 @@ ERRORS = [
     ("[models.'..']\n", r"models: model '\.\.': a name expected that is not empty, '\.' or '\.\.'"),
     ("[models.'a/b']\n", "models: model 'a/b': a name expected without slashes"),
     ("[models.'a@1']\n", "models: model 'a@1': a name expected without '@', which a version follows"),
+    (
+        '[models.m]\ntask = "scoring"\nscore_of = "positive"\nclasses = ["a", "b"]\n',
+        "task = 'scoring' answers numbers",
+    ),
     ("[models.m]\nversion = '..'\n", r"models: models\.m\.version: '\.\.': a name expected that is not"),
     ("[server\n", "cannot be read"),
 ]

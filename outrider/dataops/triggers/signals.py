@@ -271,5 +271,5 @@ def _rate_sentence(rule: FlagRateRule, found: Figures) -> str:
     is_proven = "proven to be above" if _is_proven(rule, found) else "not proven to be above"
     return (
         f"{rule.assertion} flags {found.share:.1%} of {found.records:,} records of {rule.hours:g} hours, "
-        f"{is_proven} {rule.start:.1%}, which starts a run (in error on at most {ERROR_PER_DAY:.1%} of days)"
+        f"{is_proven} the {rule.start:.1%} that start a run (in error on at most {ERROR_PER_DAY:.1%} of days)"
     )

@@ -635,15 +635,23 @@ class ModelSettings(SourceSettings):
             raise ValueError("architecture needs weights: the safetensors file of version 1")
         if self.architecture and not self.inputs:
             raise ValueError("architecture needs inputs: the columns fed to the module")
+        if self.architecture and self.task == "classification" and not self.classes:
+            raise ValueError("task = 'classification' needs classes: the value of each output of the module")
+        if self.folder and not self.inputs:
+            raise ValueError("folder needs inputs: the field with the text, or two that are read as a pair")
+        return self
+
+    @model_validator(mode="after")
+    def _score_of_a_class(self) -> "ModelSettings":
+        if self.score_of == "positive" and self.task == "scoring":
+            raise ValueError(
+                "score_of = 'positive' needs classes to answer, but task = 'scoring' answers numbers"
+            )
         if self.score_of == "positive" and len(self.classes) != 2:
             raise ValueError(
                 f"score_of = 'positive' needs two classes, of which the last is the positive one, got "
                 f"{list(self.classes)}; name them in classes"
             )
-        if self.architecture and self.task == "classification" and not self.classes:
-            raise ValueError("task = 'classification' needs classes: the value of each output of the module")
-        if self.folder and not self.inputs:
-            raise ValueError("folder needs inputs: the field with the text, or two that are read as a pair")
         return self
 
     @model_validator(mode="after")

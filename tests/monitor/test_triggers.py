@@ -213,8 +213,8 @@ def test_corrected_rows_start_a_run_once_the_champion_learned_from_others(tmp_pa
                 changes = {"added": 9, "relabelled": relabelled, "removed": number // 3}
                 add(
                     connection, improvement_tables.DatasetVersion, dataset="toy-flagged", number=number,
-                    model="toy", digest="", rows=9, manifest={"changes": changes}, arrow_schema=b"", state=b"",
-                    created_us=number,
+                    model="toy", digest="", rows=9, manifest={"changes": changes}, arrow_schema=b"",
+                    state=b"", created_us=number,
                 )  # fmt: skip
         made.look()
         assert made.fired() == ["corrected"]

@@ -351,3 +351,10 @@ def test_marks_of_versions_without_a_name_are_one_and_keep_their_flags(engine: E
     assert {version: list(marks) for version, marks in rows} == {
         "7": [1 + info, 0, 1 + info], OTHERS: [0, 1 + warning, 0, 1 + critical],
     }  # fmt: skip
+
+
+def test_value_that_begins_like_counts_of_another_kind_has_no_name() -> None:
+    book = ValueBook()
+    assert book.meet(["\0v", "\1fraud", "north"], START_US).tolist() == [False, False, True]
+    book.meet(["\1fraud"] * 100, START_US)
+    assert book.meet(["\1fraud"], START_US + 60_000_000).tolist() == [False]

@@ -142,14 +142,14 @@ def test_a_stream_whose_evidence_is_enough_is_one_that_the_worker_tells(
 def test_read_shows_rare_classes_with_how_many_lost_labels_would_be_an_alarm(
     engine: Engine, reader: AlarmReader
 ) -> None:
-    """Of 40 labels each of two classes of one in fifty, and of three of a third."""
+    """Of 40 labels each of two classes of one in fifty, and of three of a third, a label a minute."""
     offer(engine, "x")
     rng = np.random.default_rng(2)
     names = rng.permutation(np.repeat(["usual", "fraud", "theft", "spam"], [1917, 40, 40, 3]))
     with write(engine) as connection:
         count_losses(connection, MODEL, [
-            FirstOutcome(f"r{at}", "1", "", None, at, at, 1.0, bool(rng.random() > 0.2), math.nan, str(name))
-            for at, name in enumerate(names)
+            FirstOutcome(f"r{us}", "1", "", None, us, us, 1.0, bool(rng.random() > 0.2), math.nan, str(name))
+            for us, name in zip(range(0, len(names) * MINUTE_US, MINUTE_US), names, strict=True)
         ])  # fmt: skip
     found = {row["slice"]: row for row in reader.read(MODEL, now_us=NOW_US)["streams"] if row["slice"]}
     assert {name: row["status"] for name, row in found.items()} == {

@@ -37,6 +37,8 @@ OTHERS = "__other__"
 PLACES = 200
 """Values of a dimension that counts name, beside declared ones."""
 COUNTERS = 1000
+_KINDS = ("\0", "\1")
+"""With these begin counts of another kind, which no value may pass for."""
 LONGEST = 100
 """Letters of a value that may have a place."""
 KEPT_US = 2 * DAY_US
@@ -141,7 +143,7 @@ class ValueBook:
     def _admit(self, value: str) -> bool:
         if not value or value in self._named or value in self.declared:
             return True
-        if value == OTHERS or len(value) > LONGEST or len(self._named) >= self.places:
+        if not self._is_counted(value) or len(self._named) >= self.places:
             return False
         self._named.add(value)
         return True
@@ -205,7 +207,8 @@ class ValueBook:
         return value not in self._counts and self._is_counted(value)
 
     def _is_counted(self, value: str) -> bool:
-        return bool(value) and value not in self.declared and value != OTHERS and len(value) <= LONGEST
+        is_own = value in self.declared or value == OTHERS or value[:1] in _KINDS
+        return bool(value) and not is_own and len(value) <= LONGEST
 
     def _add(self, value: str, weight: int) -> None:
         if self._is_counted(value):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from sqlalchemy import Engine, text
 
 from outrider.dataops.alarms import stored_incidents
@@ -15,11 +16,13 @@ from outrider.dataops.alarms.loss_alarms import lost_until_alarm
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.alarms.version_losses import read_losses
 from outrider.dataops.ledger.commit import Effects, apply
+from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
 from outrider.dataops.triggers.inputs import read_incidents
 from tests.table_rows import append
 
+Floats = NDArray[np.float64]
 RULE = AlarmRule(horizon_s=86_400.0)
 START_US = 1_790_000_040_000_000
 TARGETS = [WebhookTarget("http://127.0.0.1:9/", ("incident.opened", "incident.resolved"))]
@@ -67,6 +70,31 @@ class Labelled:
                 given = ("m", key, "human", truth, '{"label": 0}', self.now_us, self.now_us, None)
                 append(effects.labels, (self.seq, len(ids), *given))
         self.commit(effects, ids, chance)
+
+    def numbers(self, errors: Floats, chances: Floats) -> None:
+        """Ask for labels of numbers, each with its chance; commit them by hundreds."""
+        ids = [f"n{self.seq}-{row}" for row in range(len(errors))]
+        with write(self.engine) as connection:
+            connection.exec_driver_sql(
+                "INSERT INTO label_request (model, record_id, policy, reason, probability, round,"
+                " created_us, position, population, is_audit, floor)"
+                " VALUES ('m', ?, 'bal', 'flagged', ?, 1, 0, 0, 12000, 0, 0.05)",
+                list(zip(ids, chances.tolist(), strict=True)),
+            )
+        for begin in range(0, len(ids), 100):
+            self.seq += 2
+            self.now_us += 60_000_000
+            received = {self.seq - 1: self.now_us, self.seq: self.now_us}
+            effects = Effects("m", "champion", self.seq, received_us=self.now_us, received=received)
+            for row, (key, error) in enumerate(
+                zip(ids[begin:], errors[begin : begin + 100].tolist(), strict=False)
+            ):
+                truth = float(self.rng.normal(1_000, 300))
+                place = self.seq - 1, row, self.now_us, row, "1", None, None, repr(truth + error), 1.0, False
+                append(effects.records, ("m", key, *place))
+                given = "m", key, "human", repr(truth), '{"label": 0}', self.now_us, self.now_us, None
+                append(effects.labels, (self.seq, row + 1, *given))
+            self.commit(effects, [])
 
     def commit(self, effects: Effects, ids: list[str], chance: float | None = None) -> None:
         with write(self.engine) as connection:
@@ -350,3 +378,21 @@ def test_slice_of_the_name_of_a_class_does_not_hide_its_loss(labelled: Labelled)
         labelled.minute(wrong, records=100, answers=("1", "0"))
         labelled.minute({"b": 0.2 if minute < 30 else 1.0}, records=2, answers=("0", "fraud"))
     assert [one.slice for one in labelled.incidents()] == ["label=fraud"]
+
+
+def test_incident_opens_when_errors_grow_though_failures_were_labelled_first(engine: Engine) -> None:
+    """A mean error of 56 that becomes 254; one record in twenty fails, and is surely asked about."""
+    made, rng = Labelled(engine), np.random.default_rng(3)
+    is_failure = rng.random(12_000) < 0.05
+    error = rng.normal(0, np.where(is_failure, 400.0, 53.0))
+    asked = np.where(is_failure, 1.0, 0.05)
+    chosen = np.flatnonzero(rng.random(12_000) < asked)
+    chosen = chosen[np.argsort(~is_failure[chosen] + 1.1 * rng.random(len(chosen)))]
+    made.numbers(error[chosen], asked[chosen])
+    for _ in range(3):
+        made.now_us += DAY_US // 2
+        made.numbers(rng.normal(0, 53, 400), np.full(400, 0.05))
+    assert made.incidents() == []
+    made.numbers(rng.normal(0, 318, 800), np.full(800, 0.05))
+    [incident] = made.incidents()
+    assert incident.details["before"]["share"] < 0.1 < 0.5 < incident.details["now"]["share"]

@@ -17,12 +17,14 @@ from outrider.assertions import Batch
 from outrider.errors import ConfigError
 from outrider.monitor.compare import chat_asker, exchange
 from outrider.monitor.compare.askers import AskOptions, asker_of, public_hosts
+from outrider.monitor.compare.known_answers import KnownAnswers
 from outrider.monitor.compare.traffic import Traffic
 from tests.model_server import model_server
 from tests.scripted_server import Asked, Reply, scripted_server
 from tests.soak import PATIENCE_S
 
 OPTIONS = AskOptions(deadline_s=PATIENCE_S, key_env="COMPARE_TEST_KEY")
+"""Servers of two tests may get one port: answers that are held against others need their own ``known``."""
 REQUEST = (
     '{ "model":"prod", "messages":[{"role":"system","content":"Be kind."},{"role":"user","content":'
     '[{"type":"text","text":"Hi \\u00fc"},'
@@ -44,7 +46,7 @@ def chat(text: str = "Hello", **more: Any) -> bytes:
 
 def fates(answer: Callable[[Asked], Reply], *bodies: str, deadline_s: float = PATIENCE_S) -> Any:
     with scripted_server(answer) as server:
-        asker = asker_of(server.url, OPTIONS.but(deadline_s=deadline_s))
+        asker = asker_of(server.url, OPTIONS.but(known=KnownAnswers(), deadline_s=deadline_s))
         return asker.ask(questions(*(bodies or (REQUEST,))))
 
 
@@ -66,7 +68,7 @@ def test_question_arrives_byte_for_byte_and_marked() -> None:
 def test_only_model_and_stream_change() -> None:
     streamed = REQUEST.replace('"seed"', '"stream":true,"stream_options":{"include_usage":true},"seed"')
     with scripted_server(lambda _: Reply(chat())) as server:
-        asker_of(server.url, OPTIONS.but(model="next")).ask(questions(streamed))
+        asker_of(server.url, OPTIONS.but(known=KnownAnswers(), model="next")).ask(questions(streamed))
         sent = server.asked[0].body
     assert json.loads(sent) == json.loads(REQUEST) | {"model": "next", "stream": False}
     for kept in (b'"temperature":0.70', b'"seed":12345678901234567890', b"Hi \\u00fc"):
@@ -81,7 +83,7 @@ def test_prompt_file_asks_production_with_another_system_prompt(
     monkeypatch.setenv("COMPARE_TEST_KEY", "other")
     without = '{"model":"prod","messages":[{"role":"user","content":"Hi"}]}'
     with scripted_server(lambda _: Reply(chat())) as server:
-        options = OPTIONS.but(production_key_env="COMPARE_PRODUCTION_KEY", parallel=1)
+        options = OPTIONS.but(known=KnownAnswers(), production_key_env="COMPARE_PRODUCTION_KEY", parallel=1)
         asker = asker_of("prompt.md", options, production=server.url, folder=tmp_path)
         asker.ask(questions(REQUEST, without))
         first, second = (json.loads(asked.body)["messages"] for asked in server.asked)
@@ -147,7 +149,9 @@ def test_tool_calls_are_compared_by_name_and_arguments() -> None:
 
     replies = iter([calls("1", '{"a": 1, "b": 2}'), calls("2", '{"b":2,"a":1}')])
     with scripted_server(lambda _: Reply(next(replies))) as server:
-        answers = asker_of(server.url, OPTIONS.but(parallel=1)).ask(questions(REQUEST, REQUEST))
+        answers = asker_of(server.url, OPTIONS.but(known=KnownAnswers(), parallel=1)).ask(
+            questions(REQUEST, REQUEST)
+        )
     one, two = answers.outputs.column("outputs.tool_calls").tolist()
     assert one == two == '[{"arguments":{"a":1,"b":2},"name":"f"}]'
 
@@ -192,7 +196,7 @@ def test_one_bad_answer_leaves_the_others() -> None:
 
 def test_question_that_was_late_once_is_asked_again_and_answered_without_a_latency() -> None:
     end, asked = threading.Event(), itertools.count()
-    asker = OPTIONS.but(deadline_s=5.0)
+    asker = OPTIONS.but(known=KnownAnswers(), deadline_s=5.0)
     with scripted_server(lambda _: Reply(chat(), wait=None if next(asked) else end)) as server:
         found = asker_of(server.url, asker)
         answers = found.ask(questions(REQUEST))
@@ -270,7 +274,7 @@ def test_rate_is_never_exceeded_by_all_who_ask_a_server(tmp_path: Path) -> None:
     (tmp_path / "prompt.md").write_text("Be brief.", encoding="utf-8")
     replies = iter([Reply(b"{}", 429, {"Retry-After": "0"})])
     with scripted_server(lambda _: next(replies, Reply(chat()))) as server:
-        options = OPTIONS.but(rate=40.0, parallel=8)
+        options = OPTIONS.but(known=KnownAnswers(), rate=40.0, parallel=8)
         both = [
             asker_of(server.url, options),
             asker_of("prompt.md", options, production=server.url, folder=tmp_path),
@@ -304,7 +308,7 @@ def test_equal_answers_under_one_constant_id_are_no_cache() -> None:
     for ids, is_cached in ((["same"] * 4, False), (["a", "b", "c", "b"], True)):
         replies = iter([Reply(chat("Yes", id=each)) for each in ids])
         with scripted_server(partial(_next, replies)) as server:
-            asker = asker_of(server.url, OPTIONS.but(parallel=1))
+            asker = asker_of(server.url, OPTIONS.but(known=KnownAnswers(), parallel=1))
             asker.ask(questions(drawn))
             first = asker.ask(questions(drawn.replace("Hi", "Ho"), drawn, drawn.replace("Hi", "Ho")))
         assert first.is_cached.tolist() == [False, False, is_cached]
@@ -335,7 +339,7 @@ def test_a_server_that_is_down_is_no_fault_of_this_machine() -> None:
 def test_equal_bytes_of_a_drawn_answer_without_an_id_are_a_cache() -> None:
     drawn, fixed = REQUEST, REQUEST.replace("0.70", "0.0")
     with scripted_server(lambda _: Reply(chat())) as server:
-        asker = asker_of(server.url, OPTIONS.but(parallel=1))
+        asker = asker_of(server.url, OPTIONS.but(known=KnownAnswers(), parallel=1))
         assert asker.ask(questions(drawn, fixed)).is_cached.tolist() == [False, False]
         assert asker.ask(questions(drawn, fixed)).is_cached.tolist() == [True, False]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from benchmarks.figure import Figure
 from outrider.assertions.detection import Hours
 from outrider.dataops.alarms.minute_counts import ALL, MinuteCounts
-from outrider.dataops.alarms.rate_alarms import NO_PAST, AlarmRule, PastHours, Stream, rate_alarms
+from outrider.dataops.alarms.rate_alarms import AlarmRule, PastHours, Stream, rate_alarms
 from outrider.dataops.ledger.minutes import MINUTE_US
 
 Floats = NDArray[np.float64]
@@ -31,7 +31,7 @@ class Summed:
     hits: Floats
     seen: Floats
 
-    def of(self, stream: Stream, *, since_us: int) -> Hours:  # noqa: ARG002 - there is one
+    def of(self, _: Stream, _since_us: int) -> Hours:
         """All of them."""
         return Hours(0, *(side.reshape(-1, HOUR).sum(axis=1) for side in (self.hits, self.seen)))
 
@@ -46,7 +46,7 @@ def traffic(number: int, *, is_steady: bool = False, moved: int = 0) -> tuple[Fl
     return share, rng.binomial(seen, share).astype(np.float64), seen.astype(np.float64)
 
 
-def first_alarm(hits: Floats, seen: Floats, begin: int, end: int, past: PastHours) -> int | None:
+def first_alarm(hits: Floats, seen: Floats, begin: int, end: int, past: PastHours | None) -> int | None:
     """Minute of the first alarm."""
     for minute in range(begin, min(end, len(seen)) + 1, STEP):
         counts = MinuteCounts("m", RULE.minutes, (minute - RULE.minutes) * MINUTE_US)
@@ -66,7 +66,7 @@ def alarmed_weekends(week: int, *, knows: bool, moved: int = 0) -> int:
     for number in range(STREAMS):
         _, hits, seen = traffic(number, moved=moved)
         begin = week * WEEK + 4 * DAY + 12 * HOUR
-        past = Summed(hits, seen) if knows else NO_PAST
+        past = Summed(hits, seen).of if knows else None
         found += first_alarm(hits, seen, begin, begin + 3 * DAY, past) is not None
     return found
 
@@ -80,7 +80,7 @@ def delays(day: float, *, is_steady: bool, knows: bool) -> list[int]:
         odds = ODDS * share / (1 - share)
         more = (odds / (1 + odds) - share) / (1 - share)
         hits[onset:] += rng.binomial((seen - hits)[onset:].astype(np.int64), more[onset:])
-        told = first_alarm(hits, seen, onset + 1, onset + DAY, Summed(hits, seen) if knows else NO_PAST)
+        told = first_alarm(hits, seen, onset + 1, onset + DAY, Summed(hits, seen).of if knows else None)
         found.append(DAY if told is None else told - onset)
     return found
 

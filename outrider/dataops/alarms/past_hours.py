@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from sqlalchemy import ColumnElement, Connection, func, select
@@ -12,7 +13,7 @@ from outrider.dataops.ledger.minutes import HOUR_US
 from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
 from .minute_counts import ALL, CHAMPION, OF_VERSION, MinuteCounts
-from .rate_alarms import Floats, Stream
+from .rate_alarms import Floats, PastHours, Stream
 
 _FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
@@ -31,13 +32,13 @@ class StoredHours:
     _known: dict[str, dict[str, Floats]] = field(default_factory=dict)
     """By assertion (empty: seen) and slice, shape (hours,)."""
 
-    def at(self, connection: Connection, counts: MinuteCounts) -> "ReadHours":
-        """Hours of the weeks before the newest complete minute."""
+    def at(self, connection: Connection, counts: MinuteCounts) -> PastHours:
+        """Hours of the weeks before the newest complete minute; a version's are those of all records."""
         span = counts.start_us // HOUR_US - WEEKS * WEEK - 1, counts.stop_us // HOUR_US - WEEK + 2
         if span != (self.first, self.stop):
             self.first, self.stop = span
             self._known.clear()
-        return ReadHours(self, connection)
+        return partial(self._of, connection)
 
     def weeks(self, connection: Connection, *, since_us: int) -> int:
         """Whole weeks of counts since a time, ``WEEKS`` at most."""
@@ -50,7 +51,14 @@ class StoredHours:
         now = self.stop + WEEK - 2
         return 0 if oldest is None else int(min(WEEKS, (now - oldest // HOUR_US) // WEEK))
 
-    def row(self, connection: Connection, assertion: str, part: str) -> Floats:
+    def _of(self, connection: Connection, stream: Stream, since_us: int) -> Hours:
+        part = ALL if stream[1].startswith(OF_VERSION) else stream[1]
+        hits, seen = (self._row(connection, name, part) for name in (stream[0], ""))
+        judged = np.arange(self.first, self.stop) * HOUR_US >= since_us
+        seen = np.where(judged, seen, 0.0)
+        return Hours(self.first, np.minimum(hits, seen), seen)
+
+    def _row(self, connection: Connection, assertion: str, part: str) -> Floats:
         """Entities by hour, seen ones for the empty assertion."""
         if assertion not in self._known:
             own = [_FLAGS.c.slot == CHAMPION, _FLAGS.c.assertion == assertion] if assertion else []
@@ -71,19 +79,3 @@ class StoredHours:
             for name in (part, ALL):
                 rows.setdefault(name, np.zeros(self.stop - self.first))[at - self.first] += entities
         return rows
-
-
-@dataclass(frozen=True, slots=True)
-class ReadHours:
-    """Hours of earlier weeks by an open connection."""
-
-    stored: StoredHours
-    connection: Connection
-
-    def of(self, stream: Stream, *, since_us: int) -> Hours:
-        """Hours of a stream since a time; all records' for a version."""
-        part = ALL if stream[1].startswith(OF_VERSION) else stream[1]
-        hits, seen = (self.stored.row(self.connection, name, part) for name in (stream[0], ""))
-        judged = np.arange(self.stored.first, self.stored.stop) * HOUR_US >= since_us
-        seen = np.where(judged, seen, 0.0)
-        return Hours(self.stored.first, np.minimum(hits, seen), seen)

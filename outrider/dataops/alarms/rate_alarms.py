@@ -6,10 +6,10 @@ All streams of a model are looked at after every complete minute, with one alpha
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -198,19 +198,8 @@ class Usual:
 EVERYTHING = Usual()
 
 
-class PastHours(Protocol):
-    """Hours of earlier weeks."""
-
-    def of(self, stream: Stream, *, since_us: int) -> Hours:
-        """Hours of a stream since a time, none of these days."""
-
-
-class _NoHours:
-    def of(self, stream: Stream, *, since_us: int) -> Hours:  # noqa: ARG002 - nothing is known
-        return Hours(0, np.zeros(0), np.zeros(0))
-
-
-NO_PAST = _NoHours()
+PastHours: TypeAlias = Callable[[Stream, int], Hours]
+"""Hours of earlier weeks, of a stream since a time in microseconds."""
 
 
 def rate_alarms(
@@ -219,7 +208,7 @@ def rate_alarms(
     rule: AlarmRule,
     *,
     usual: Usual = EVERYTHING,
-    past: PastHours = NO_PAST,
+    past: PastHours | None = None,
     standing: Set[Stream],
 ) -> list[RateAlarm]:
     """Find the streams that alarm behind the newest complete minute.
@@ -249,7 +238,7 @@ def stream_looks(
     rule: AlarmRule,
     *,
     usual: Usual = EVERYTHING,
-    past: PastHours = NO_PAST,
+    past: PastHours | None = None,
     left_out: Set[Stream] = frozenset(),
     least: float = 0.0,
 ) -> list[StreamLook]:
@@ -297,7 +286,7 @@ def _evidence(
     recent: Mapping[int, tuple[Floats, Floats]],
     parts: Sequence[str],
     rule: AlarmRule,
-    past: PastHours,
+    past: PastHours | None,
     usual: Usual,
     *,
     least: float,
@@ -323,8 +312,8 @@ def _evidence(
         known, expected = None, None
         if found > 0.0 and parts and streams[at][1] == ALL:
             known = _known_mix(counts, streams[at][0], parts, hits[row], seen[row], begin)
-        if found > 0.0:
-            hours = past.of(streams[at], since_us=usual.begun.get(streams[at][0], 0))
+        if found > 0.0 and past is not None:
+            hours = past(streams[at], usual.begun.get(streams[at][0], 0))
             rates = weekly_rates(whole[1][row], counts.hours, hours)
             if (rates != 1.0).any():
                 sides = whole[0][row : row + 1], whole[1][row : row + 1]
@@ -524,12 +513,13 @@ def _alpha_share(part: str, slices: Sequence[str], versions: Sequence[str]) -> f
     return 0.5 / (len(others) * len(own))
 
 
-def _alarm(counts: MinuteCounts, look: StreamLook, usual: Usual, past: PastHours) -> RateAlarm:
+def _alarm(counts: MinuteCounts, look: StreamLook, usual: Usual, past: PastHours | None) -> RateAlarm:
     key = look.stream
     hits, seen = usual.since_it_came(counts, key)
     begun = int(np.flatnonzero(seen)[0])  # minutes before the first record say nothing
-    rates = weekly_rates(seen, counts.hours, past.of(key, since_us=usual.begun.get(key[0], 0)))
-    seen = seen * rates / rates.min()  # where more is usual, as many hits are of more entities
+    if past is not None:
+        rates = weekly_rates(seen, counts.hours, past(key, usual.begun.get(key[0], 0)))
+        seen = seen * rates / rates.min()  # where more is usual, as many hits are of more entities
     found = onset_interval(hits[begun:], seen[begun:])
     onset, first, last = (
         counts.start_us + (begun + block) * MINUTE_US for block in (found.block, found.first, found.last)

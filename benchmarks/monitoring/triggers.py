@@ -13,7 +13,6 @@ from benchmarks.figure import Figure, show_table
 from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.dataops.triggers.signals import (
     ERROR_PER_DAY,
-    HISTORY_HOURS,
     Figures,
     FlagRateRule,
     rates_signal,
@@ -24,7 +23,7 @@ Minutes = tuple[Floats, Floats, Floats]
 """Flags, records and entities by minute."""
 RULE = FlagRateRule("margin", start=0.10, rearm=0.05, hours=24.0, min_records=100)
 MODELS, DAYS, DAY, LOOK = 200, 14, 1440, 15
-HISTORY = round(60 * HISTORY_HOURS)
+HISTORY = RULE.history
 RISEN, RATES, VOLUMES = 40, (0.12, 0.15, 0.2), (100, 1_000, 10_000)
 
 

@@ -16,14 +16,7 @@ from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, SuiteOutcome, table_of
 
 from .decision import DAY_US, FAILED, RunHistory, failed_in_row
-from .signals import (
-    HISTORY_HOURS,
-    DatasetCorrections,
-    Figures,
-    FlagRateRule,
-    OpenIncident,
-    Regression,
-)
+from .signals import DatasetCorrections, Figures, FlagRateRule, OpenIncident, Regression
 
 MOST_INCIDENTS = 1_000
 MOST_RUNS = 100
@@ -86,25 +79,27 @@ def read_flag_rates(
 
     Within each rule's hours of receipt.
     """
+    minutes = max((rule.history for rule in rules), default=0)
+    since_us = minute_of(now_us) - (minutes - 1) * MINUTE_US
+    seen = select(_RECORDS.c.minute_us, func.sum(_RECORDS.c.records), func.sum(_RECORDS.c.entities)).where(
+        _RECORDS.c.model == model, _RECORDS.c.minute_us.between(since_us, now_us)
+    )
+    records, entities = np.zeros((2, minutes))
+    for at_us, *counts in connection.execute(seen.group_by(_RECORDS.c.minute_us)):
+        records[(at_us - since_us) // MINUTE_US], entities[(at_us - since_us) // MINUTE_US] = counts
     found = {}
     for rule in rules:
-        minutes = max(rule.minutes, int(60 * HISTORY_HOURS))
-        since_us = minute_of(now_us) - (minutes - 1) * MINUTE_US
-        within = _FLAGS.c.minute_us.between(since_us, now_us), _RECORDS.c.minute_us.between(since_us, now_us)
         flagged = select(_FLAGS.c.minute_us, func.sum(_FLAGS.c.flags)).where(
             _FLAGS.c.model == model,
             _FLAGS.c.slot == CHAMPION,
             _FLAGS.c.assertion == rule.assertion,
-            within[0],
+            _FLAGS.c.minute_us.between(since_us, now_us),
         )
-        sums = _RECORDS.c.minute_us, func.sum(_RECORDS.c.records), func.sum(_RECORDS.c.entities)
-        seen = select(*sums).where(_RECORDS.c.model == model, within[1])
-        counts = np.zeros((3, minutes))
-        for at_us, flags in connection.execute(flagged.group_by(_FLAGS.c.minute_us)):
-            counts[0, (at_us - since_us) // MINUTE_US] = flags
-        for at_us, records, entities in connection.execute(seen.group_by(_RECORDS.c.minute_us)):
-            counts[1:, (at_us - since_us) // MINUTE_US] = records, entities
-        found[rule.assertion] = Figures.of(rule, *counts)
+        flags = np.zeros(minutes)
+        for at_us, count in connection.execute(flagged.group_by(_FLAGS.c.minute_us)):
+            flags[(at_us - since_us) // MINUTE_US] = count
+        own = slice(-rule.history, None)
+        found[rule.assertion] = Figures.of(rule, flags[own], records[own], entities[own])
     return found
 
 

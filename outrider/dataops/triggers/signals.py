@@ -24,9 +24,8 @@ ERROR_PER_DAY = 0.001
 """Chance that a share fires within a day although no record is flagged with a chance above its start."""
 PROVEN = math.log(1.0 / ERROR_PER_DAY + 1.0)
 """Logarithm of the evidence that fires; see :func:`outrider.assertions.detection.excess`."""
-HISTORY_HOURS = 168.0
-"""Time that says how much shares scatter, at least."""
 _MINUTES_PER_DAY = 1440
+_HISTORY_MINUTES = 7 * _MINUTES_PER_DAY
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +42,11 @@ class FlagRateRule:
     def minutes(self) -> int:
         """Newest minutes that the share is of."""
         return max(1, round(60 * self.hours))
+
+    @property
+    def history(self) -> int:
+        """Newest minutes that say how much shares scatter."""
+        return max(self.minutes, _HISTORY_MINUTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,12 +112,12 @@ def read_fleet(
         last = last_minute(connection, name, now_us=now_us)
         seen = _by_hour(connection, _RECORDS, _RECORDS.c.records, name, start_us)
         is_quiet = last is not None and not incidents[name]
-        sight = read_sight(connection, name, rule, now_us=now_us) if is_quiet else None
+        champion = registry.champion(connection, name)
+        version = None if champion is None else champion.version
+        sight = read_sight(connection, name, version, rule, now_us=now_us) if is_quiet else None
         verdict, worst = _verdict(incidents[name], sight)
         flagged = _by_hour(connection, _FLAGS, _FLAGS.c.flags, name, start_us)
-        champion = registry.champion(connection, name)
         share = np.divide(flagged, seen, out=np.full(HOURS, np.nan), where=seen > 0)
-        version = None if champion is None else champion.version
         current = len(incidents[name])
         lines.append(FleetLine(name, version, verdict, worst, current, last, seen, share, sight))
     return sorted(lines, key=_order)

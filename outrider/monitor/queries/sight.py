@@ -16,7 +16,6 @@ from outrider.dataops.alarms.version_losses import BlockLosses, judged_version, 
 from outrider.dataops.flags.live_rates import current_rates
 from outrider.dataops.flags.registered_assertions import suspensions
 from outrider.dataops.ledger.minutes import DAY_US
-from outrider.dataops.models import registry
 from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount, table_of
 
 SightVerdict: TypeAlias = Literal["unjudged", "learning", "well"]
@@ -65,12 +64,14 @@ class _View:
         return self.found <= odds / (1.0 + odds)
 
 
-def read_sight(connection: Connection, model: str, rule: AlarmRule, *, now_us: int) -> Sight:
+def read_sight(
+    connection: Connection, model: str, champion: str | None, rule: AlarmRule, *, now_us: int
+) -> Sight:
     """Verdict on a model whose incidents are none."""
     rows = _judges(connection, model)
     resting = {one.assertion for one in suspensions(connection, model) if one.until_us > now_us}
     awake = [row for row in rows if row.name not in resting]
-    labels = _labels_view(connection, model, rule, now_us)
+    labels = _labels_view(connection, model, champion, rule, now_us)
     if not awake and labels is None:
         if rows:
             return Sight("unjudged", step=f"resume {rows[0].name}: it is suspended")
@@ -86,7 +87,7 @@ def read_sight(connection: Connection, model: str, rule: AlarmRule, *, now_us: i
     critical = [row for row in awake if (row.kind, row.level) == ("assertion", "critical") and row.judged_us]
     views = [
         *_flag_views([name for name in warnings if name in judged], flagged, seen, len(warnings), rule),
-        *_live_views(connection, model, awake, now_us),
+        *_live_views(connection, model, champion, awake, now_us),
         *_critical_views([row.name for row in critical if seen]),
         *([] if labels is None else [labels]),
     ]
@@ -130,21 +131,16 @@ def _flag_views(
 
 
 def _live_views(
-    connection: Connection, model: str, awake: Sequence[Row[Any]], now_us: int
+    connection: Connection, model: str, champion: str | None, awake: Sequence[Row[Any]], now_us: int
 ) -> Iterator[_View]:
     """Live tests that the version in production was asked within a day: at most so many answers fail."""
     tests = {row.name: row.revision for row in awake if row.kind == "live_test"}
-    for view in current_rates(connection, model, tests, _champion(connection, model)):
+    for view in current_rates(connection, model, tests, champion):
         text = f"{view.test}: at most {view.high:.1%} of answers fail, by {view.asked:,} of them"
         is_known = view.asked and view.updated_us > now_us - DAY_US
         if not is_known:
             text = f"{view.test} was asked nothing within a day"
         yield _View(max(view.rate, view.tolerance), view.high if is_known else np.nan, text)
-
-
-def _champion(connection: Connection, model: str) -> str | None:
-    found = registry.champion(connection, model)
-    return None if found is None else found.version
 
 
 def _critical_views(names: Sequence[str]) -> list[_View]:
@@ -158,15 +154,12 @@ def _rise(what: str, usual: float, found: float, unit: str) -> _View:
     return _View(usual, found, text)
 
 
-def _labels_view(connection: Connection, model: str, rule: AlarmRule, now_us: int) -> _View | None:
+def _labels_view(
+    connection: Connection, model: str, champion: str | None, rule: AlarmRule, now_us: int
+) -> _View | None:
     """Smallest loss that labels of the version in production show; None without those of a day."""
-    champion = _champion(connection, model)
-    version = judged_version(connection, model, champion)
-    losses = (
-        None
-        if version is None or champion not in (None, version)
-        else read_losses(connection, model, version)
-    )
+    version = champion or judged_version(connection, model, None)
+    losses = None if version is None else read_losses(connection, model, version)
     if losses is None or losses.ended_us.max() <= now_us - DAY_US:
         return None
     return _loss_view(losses, rule, now_us)

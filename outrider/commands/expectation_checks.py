@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
 
+from .stored_state import opened_state
+
 if TYPE_CHECKING:
     from outrider.dataops.datasets.suite_files import Expected
     from outrider.monitor.settings.config import Settings
@@ -87,26 +89,21 @@ def known_columns(model: "ModelSettings", stored: dict[str, str]) -> list[str]:
 
 
 def _stored(settings: "Settings", name: str, model: "ModelSettings") -> dict[str, str]:
-    if not (settings.data_folder / "state.db").is_file():
-        return {}
-    from sqlalchemy.exc import DatabaseError
-
     from outrider.dataops.datasets.collect import dataset_of
     from outrider.dataops.datasets.references import open_if_any
-    from outrider.dataops.state.database import open_database
     from outrider.errors import NotFound
 
     columns: dict[str, str] = {}
-    engine = open_database(settings.database_url)
-    try:
+    with opened_state(settings) as engine:
+        if engine is None:
+            return {}
         with engine.connect() as connection:
             for dataset in (dataset_of(name), model.retrain.replay, *model.gate.judging):
-                version = open_if_any(connection, dataset)
+                try:
+                    version = open_if_any(connection, dataset)
+                except NotFound:
+                    return {}  # a tag that is not there yet
                 columns |= {} if version is None else version.manifest["columns"]
-    except (DatabaseError, NotFound):
-        return {}  # of another release: serve migrates it; or a tag that is not there yet
-    finally:
-        engine.dispose()
     return columns
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
 
+from .stored_state import opened_state
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -91,19 +93,17 @@ def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
     model = settings.models[name]
     named = {"retrain.replay": model.retrain.replay, "gate.held_out": model.gate.held_out}
     named |= {f"gate.slices.{one.name}.held_out": one.held_out for one in model.gate.slices}
-    if not any(named.values()) or not (settings.data_folder / "state.db").is_file():
+    if not any(named.values()):
         return
     import difflib
 
-    from sqlalchemy.exc import DatabaseError
-
     from outrider.dataops.datasets.references import name_of, open_version
     from outrider.dataops.datasets.versions import all_versions
-    from outrider.dataops.state.database import open_database
     from outrider.errors import Erased, NotFound
 
-    engine = open_database(settings.database_url)
-    try:
+    with opened_state(settings) as engine:
+        if engine is None:
+            return
         with engine.connect() as connection:
             stored = {version.dataset for version in all_versions(connection)}
             for where, reference in named.items():
@@ -114,10 +114,6 @@ def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
                 except (Erased, NotFound) as error:
                     yield f"{where}: {error}"
             yield from _slice_problems(settings, model.gate, connection)
-    except DatabaseError:
-        return  # of another release: serve migrates it
-    finally:
-        engine.dispose()
 
 
 def _slice_problems(settings: "Settings", policy: "GateSettings", connection: "Connection") -> Iterator[str]:
@@ -142,42 +138,30 @@ def _slice_problems(settings: "Settings", policy: "GateSettings", connection: "C
 
 def score_warnings(settings: "Settings", name: str) -> Iterator[str]:
     """Stored scores that rather are of a class than of the answer."""
-    if not (settings.data_folder / "state.db").is_file() or settings.models[name].score_of != "answer":
+    if settings.models[name].score_of != "answer":
         return
-    from sqlalchemy.exc import DatabaseError
-
-    from outrider.dataops.state.database import open_database
     from outrider.monitor.queries.series.performance import stored_convention
 
-    engine = open_database(settings.database_url)
-    try:
+    with opened_state(settings) as engine:
+        if engine is None:
+            return
         with engine.connect() as connection:
             found = stored_convention(connection, name)
         if found is not None:
             yield f"score_of: {found}"
-    except DatabaseError:
-        return  # of another release: serve migrates it
-    finally:
-        engine.dispose()
 
 
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
     """Challengers that the data folder knows as something else."""
-    if not (settings.data_folder / "state.db").is_file() or not settings.models[name].challengers:
+    if not settings.models[name].challengers:
         return
-    from sqlalchemy.exc import DatabaseError
-
     from outrider.dataops.payloads.objects import LocalObjects
-    from outrider.dataops.state.database import open_database
     from outrider.monitor.registry.registration import changed_challengers
 
-    engine = open_database(settings.database_url)
-    try:
-        yield from changed_challengers(engine, LocalObjects(settings.data_folder / "objects"), settings, name)
-    except DatabaseError:
-        return  # of another release: serve migrates it
-    finally:
-        engine.dispose()
+    objects = LocalObjects(settings.data_folder / "objects")
+    with opened_state(settings) as engine:
+        if engine is not None:
+            yield from changed_challengers(engine, objects, settings, name)
 
 
 def _of_kind(settings: "Settings", given: "SourceSettings", task: str) -> Iterator[str]:

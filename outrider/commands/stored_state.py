@@ -1,15 +1,38 @@
 """Database of a data folder, read beside a service or without."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Engine
 
     from outrider.monitor.settings.config import Settings
+
+
+@contextmanager
+def opened_state(settings: "Settings") -> "Iterator[Engine | None]":
+    """Database of a configuration; None where there is none yet.
+
+    Raises
+    ------
+    ConfigError
+        If another layout wrote it.
+    """
+    from outrider.dataops.state.database import open_database
+    from outrider.dataops.state.migrations import is_current
+
+    if not is_current(settings.database_url):
+        yield None
+        return
+    engine = open_database(settings.database_url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def read_state(
@@ -22,8 +45,6 @@ def read_state(
     other
         Facts where another layout wrote the database.
     """
-    from outrider.dataops.state.database import open_database
-    from outrider.dataops.state.migrations import is_current
     from outrider.monitor.settings.config import load_settings
 
     try:
@@ -31,13 +52,10 @@ def read_state(
     except ConfigError:
         return {}  # said with the data
     try:
-        if not is_current(settings.database_url):
-            return {}
+        with opened_state(settings) as engine:
+            if engine is None:
+                return {}
+            with engine.connect() as connection:
+                return read(settings, connection)
     except ConfigError:
         return other
-    engine = open_database(settings.database_url)
-    try:
-        with engine.connect() as connection:
-            return read(settings, connection)
-    finally:
-        engine.dispose()

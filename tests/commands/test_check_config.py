@@ -1,7 +1,9 @@
 """check-config: what it lists, and that every way in which user code can be wrong is told."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from typer.testing import CliRunner
 
 from outrider.cli import app
 from outrider.errors import ConfigError
+from tests.databases import place_database
 from tests.forked import forks
 
 CONFIG = """
@@ -77,6 +80,19 @@ def test_json_lists_what_every_model_offers(project: Path) -> None:
     assert offered["assertions"][1]["window"]["rows"] == 2
     assert [(test["name"], test["rate"]) for test in offered["live"]] == [("test_noise", 0.1)]
     assert offered["suites"] == {"test_m.py": 2}
+
+
+def test_a_data_folder_of_another_layout_is_refused_as_the_service_does(project: Path) -> None:
+    config = project / "outrider.toml"
+    config.write_text(f'{CONFIG}score_of = "answer"\n', encoding="utf-8")
+    folder = project / "outrider-data"
+    folder.mkdir(exist_ok=True)
+    place_database(folder / "state.db")
+    check(project, "--no-run")
+    with closing(sqlite3.connect(folder / "state.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0037'")
+    with pytest.raises(ConfigError, match="tables of another layout"):
+        check(project, "--no-run")
 
 
 def test_the_table_lists_the_same(project: Path) -> None:

@@ -113,8 +113,9 @@ class Source:
         if not self.is_stream:
             return self.draw(rng, self.sizes[0]), self.draw(rng, self.sizes[1])
         every = self.draw(rng, sum(self.sizes))
-        before, now = slice(None, self.sizes[0]), slice(self.sizes[0], None)
-        return tuple({name: each[part] for name, each in every.items()} for part in (before, now))  # type: ignore[return-value]  # two
+        end = self.sizes[0]
+        before = {name: each[:end] for name, each in every.items()}
+        return before, {name: each[end:] for name, each in every.items()}
 
 
 SOURCES = (

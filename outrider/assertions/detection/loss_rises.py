@@ -198,9 +198,8 @@ def dispersion(lost: Floats, seen: Floats) -> float:
 
 
 def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Integers) -> Floats:
-    """Ratio of variances behind each onset where days scatter.
+    """Variance over that of independent observations, where days scatter.
 
-    Over that of independent observations.
     What lasts a day is one observation of how days differ, however many labels it has. How much they do is
     Pearson's statistic of the days before and behind that of the onset, with the error of few days; until
     ``DAYS`` are known, at least a scatter of the logarithm of the odds by 0.3, less with each. It counts for

@@ -123,9 +123,9 @@ def _is_uneven(column: Any) -> bool:
 def same_times(
     starts: NDArray[np.int64], ends: NDArray[np.int64], since: int, until: int
 ) -> tuple[NDArray[np.bool_], str] | None:
-    """Spans at a window's hours of day or days of week.
+    """Spans at a window's hours of day or days of week, and their name.
 
-    With a name for them, "the same hours of 7 days".
+    Such as "the same hours of 7 days".
 
     Parameters
     ----------
@@ -161,7 +161,8 @@ def _matched(
     if found is None or found[0].sum() < max(FEWEST, FEWEST_WINDOWS * len(two)):
         return reference, ""
     kept, name = found
-    return {column: _kept(values, kept) for column, values in reference.items()}, name
+    rows = np.flatnonzero(kept)
+    return {column: _taken(values, rows) for column, values in reference.items()}, name
 
 
 def _in_order(window: str, columns: Mapping[str, Any], ts: str) -> Mapping[str, Any]:
@@ -194,17 +195,9 @@ def _times(column: Any) -> NDArray[np.int64] | None:
     return times
 
 
-def _taken(column: Any, order: NDArray[np.intp]) -> Any:
+def _taken(column: Any, rows: NDArray[np.intp]) -> Any:
     if isinstance(column, np.ndarray):
-        return column[order]
+        return column[rows]
     if isinstance(column, list | tuple):
-        return [column[row] for row in order.tolist()]
-    return column.take(pa.array(order) if isinstance(column, pa.Array | pa.ChunkedArray) else order)
-
-
-def _kept(column: Any, kept: NDArray[np.bool_]) -> Any:
-    if isinstance(column, pa.Array | pa.ChunkedArray):
-        return column.filter(pa.array(kept))
-    if isinstance(column, Sequence):
-        return [value for value, is_kept in zip(column, kept, strict=True) if is_kept]
-    return column[kept]
+        return [column[row] for row in rows.tolist()]
+    return column.take(pa.array(rows) if isinstance(column, pa.Array | pa.ChunkedArray) else rows)

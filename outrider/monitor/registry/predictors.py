@@ -58,7 +58,7 @@ def single_version(
     Raises
     ------
     ConfigError
-        If it cannot be loaded, or nothing says what it is.
+        If it cannot be loaded.
     """
     source = loadable_source(settings, found)
     objects = LocalObjects(settings.data_folder / "objects")

@@ -198,12 +198,12 @@ def dispersion(lost: Floats, seen: Floats) -> float:
 
 
 def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Integers) -> Floats:
-    """Variance over that of independent observations, where days scatter.
+    """Dispersion of observations whose days scatter, behind each onset.
 
     What lasts a day is one observation of how days differ, however many labels it has. How much they do is
     Pearson's statistic of the days before and behind that of the onset, with the error of few days; until
     ``DAYS`` are known, at least a scatter of the logarithm of the odds by 0.3, less with each. It counts for
-    an onset by how much of a day was seen behind it.
+    an onset by how much of a day was seen behind it. Over the variance of independent observations.
 
     Parameters
     ----------

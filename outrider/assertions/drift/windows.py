@@ -123,9 +123,9 @@ def _is_uneven(column: Any) -> bool:
 def same_times(
     starts: NDArray[np.int64], ends: NDArray[np.int64], since: int, until: int
 ) -> tuple[NDArray[np.bool_], str] | None:
-    """Spans at a window's hours of day or days of week, and their name.
+    """Spans at a window's hours of day or days of week.
 
-    Such as "the same hours of 7 days".
+    They have a name, such as "the same hours of 7 days".
 
     Parameters
     ----------

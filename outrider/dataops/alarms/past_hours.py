@@ -33,7 +33,7 @@ class StoredHours:
     """By assertion (empty: seen) and slice, shape (hours,)."""
 
     def at(self, connection: Connection, counts: MinuteCounts) -> PastHours:
-        """Hours of the weeks before the newest complete minute; a version's are those of all records."""
+        """Hours of the weeks before the newest complete minute."""
         span = counts.start_us // HOUR_US - WEEKS * WEEK - 1, counts.stop_us // HOUR_US - WEEK + 2
         if span != (self.first, self.stop):
             self.first, self.stop = span
@@ -52,6 +52,7 @@ class StoredHours:
         return 0 if oldest is None else int(min(WEEKS, (now - oldest // HOUR_US) // WEEK))
 
     def _of(self, connection: Connection, stream: Stream, since_us: int) -> Hours:
+        # A version is held against the hours of all records.
         part = ALL if stream[1].startswith(OF_VERSION) else stream[1]
         hits, seen = (self._row(connection, name, part) for name in (stream[0], ""))
         judged = np.arange(self.first, self.stop) * HOUR_US >= since_us

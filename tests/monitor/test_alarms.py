@@ -239,3 +239,12 @@ def test_the_series_of_a_page_counts_entities_as_the_decision_does(
         assert row["whole"]["value"] == pytest.approx(found["flags", "x", part]["now"]["share"])
         assert row["whole"]["records"] == found["flags", "x", part]["now"]["seen"]
     assert row["value"][-1] == pytest.approx(0.2)
+
+
+def test_series_of_a_page_shows_no_share_above_all_entities(engine: Engine) -> None:
+    """What another version had seen in a minute is flagged of this one, and is none of its entities."""
+    count(engine, "", 4, 9)
+    asked = SeriesRequest(since_us=NOW_US - 60 * MINUTE_US, until_us=NOW_US, now_us=NOW_US)
+    with engine.connect() as connection:
+        (row,) = series_json(connection, SeriesCut(MODEL, name="x"), asked, measures=("flagged",))["series"]
+    assert (row["whole"]["value"], row["whole"]["high"], set(row["value"])) == (1.0, 1.0, {1.0})

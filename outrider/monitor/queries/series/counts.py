@@ -186,14 +186,14 @@ def flagged_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) 
     )
     flagged = _by_part(connection, query)
     seen = record_steps(connection, wanted, span, counted="entities")
-    return [
-        SeriesRow(
-            SeriesKey("flagged", "share", "of entities", wanted.name or "", *of),
-            [share(flagged.get(of, {}).get(at, 0), steps.get(at, 0)) for at in range(span.steps)],
-            share(sum(flagged.get(of, {}).values()), sum(steps.values())),
-        )
-        for of, steps in sorted(seen.items(), key=_order)
-    ]
+    found = []
+    for of, steps in sorted(seen.items(), key=_order):
+        # One seen first by another version is no entity of this one, but may be flagged as its own.
+        hits = {at: min(count, steps.get(at, 0)) for at, count in flagged.get(of, {}).items()}
+        key = SeriesKey("flagged", "share", "of entities", wanted.name or "", *of)
+        points = [share(hits.get(at, 0), steps.get(at, 0)) for at in range(span.steps)]
+        found.append(SeriesRow(key, points, share(sum(hits.values()), sum(steps.values()))))
+    return found
 
 
 def share(hits: int, trials: int) -> Estimated:

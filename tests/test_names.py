@@ -7,6 +7,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "outrider"
 USER_PROJECTS = (PACKAGE / "templates", PACKAGE / "demo" / "project")  # copied out, a user's own code
 DELIBERATE = {
+    "Service": "of the demo, whose service sends records, and of `monitor/views`, which reads from ours",
     "Job": "of the client `outrider.train`, which never meets the table of jobs",
     "Weights": "of `ungrounded` and of `refusal`: the name is part of their revisions, which must not move",
 }

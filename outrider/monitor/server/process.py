@@ -33,7 +33,8 @@ from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopies
-from outrider.monitor.http.route_scopes import RouteScopes
+from outrider.monitor.http.route_table import FIRST, ROUTES, undeclared
+from outrider.monitor.http.routes import RouteScopes
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.erased import ErasedNames
@@ -161,7 +162,7 @@ class ServerProcess:
         targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
         self.labels = PageLabels(settings, decoder, self.writer)
         self._api = build_app(
-            fault=lambda: self.writer.fault,
+            fault=lambda: self.writer.fault or self._routes.load_fault,
             collector=self.collector,
             routers=[
                 v2_routes(settings, models, lambda: self.writer.fault),
@@ -185,6 +186,7 @@ class ServerProcess:
             self.otlp.traces,
             self.otlp.logs,
         ]
+        self._routes = RouteScopes(intakes, routes=undeclared(FIRST))
         budget = ByteBudget(limits.queue_bytes)
         hot = HotRoutes(
             WholeBodies(self._api, _bounds(limits), limits.parsed_bytes, budget),
@@ -199,7 +201,7 @@ class ServerProcess:
         self.gate = KeyGate(
             hot,
             self.keyring,
-            routes=RouteScopes(intakes),
+            routes=self._routes,
             open_paths=_open_paths(settings),
             is_keyless=KeylessWrites(
                 settings.intake.keyless_networks, [*mirrors, self.otlp.traces, self.otlp.logs]
@@ -213,7 +215,7 @@ class ServerProcess:
 
     def announce_routers(self) -> None:
         """Hold requests for queries and pages until :meth:`add_routers` is done."""
-        self._api.is_loading = True
+        self._routes.is_loading = True
 
     def end_by(self, is_ending: Callable[[], bool]) -> None:
         """Answer waiting requests once the process ends."""
@@ -221,26 +223,31 @@ class ServerProcess:
 
     def add_routers(self) -> None:
         """Add query, command and page routers; requests for them wait until then."""
+        from outrider.monitor.views.service import Service
+
         from .routers import all_routers
 
         try:
-            for router in all_routers(
+            service = Service.open(
                 self.settings,
-                self.collector.health,
                 self.keyring,
-                self.refusals,
-                self.labels,
+                health=self.collector.health,
+                refusals=self.refusals,
+                labels=self.labels,
                 refused=self.copies.newest,
-            ):
+            )
+            for router in all_routers(service):
                 self._api.include_router(router)
+                self._routes.add(getattr(router, "scoped", ()))
+            self._routes.add(undeclared(ROUTES))
         except Exception as error:
-            self._api.load_fault = (
+            self._routes.load_fault = (
                 f"queries and pages cannot be offered: {type(error).__name__}: {error}; records are taken, "
                 "and the log has the traceback"
             )
             raise
         self._api.openapi_schema = None
-        self._api.is_loading, self._api.load_fault = False, None
+        self._routes.is_loading, self._routes.load_fault = False, None
 
     def start_expiry(self, stop: threading.Event) -> None:
         """Start payload expiry by the database, imported behind the routers."""

@@ -3,14 +3,10 @@
 Imported after intake answers: taking records must not wait for SQL and templates.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-
 from fastapi import APIRouter
 
 from outrider.dataops.comparisons import Comparisons
-from outrider.dataops.journal.journal import SqliteJournal
-from outrider.dataops.payloads.objects import LocalObjects
-from outrider.dataops.state.database import now_us, open_database
+from outrider.dataops.state.database import now_us
 from outrider.monitor.api.access import access_routes
 from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.api.comparisons import comparison_routes
@@ -27,7 +23,6 @@ from outrider.monitor.api.read import read_routes
 from outrider.monitor.api.rejected import rejected_routes
 from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.api.traffic.alarms import alarm_routes
-from outrider.monitor.api.traffic.drift import drift_routes
 from outrider.monitor.api.traffic.fairness import fairness_routes
 from outrider.monitor.api.traffic.profiles import profile_routes
 from outrider.monitor.api.traffic.series import series_routes
@@ -36,41 +31,28 @@ from outrider.monitor.api.triggers import trigger_routes
 from outrider.monitor.api.watches import watch_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
 from outrider.monitor.http.common import suspension_rule, targets_of
-from outrider.monitor.http.keyring import Keyring
-from outrider.monitor.http.refusals import RefusalBook
-from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.alarms import AlarmReader
-from outrider.monitor.queries.drift import DriftReader
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.queries.triggers import TriggerList, list_triggers
 from outrider.monitor.queries.weak_slices import SliceSearch
 from outrider.monitor.settings.alarm_rule import alarm_rule
-from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
+from outrider.monitor.views.every import every_view
+from outrider.monitor.views.service import Service
 from outrider.monitor.web.data_docs_page import data_docs_routes
-from outrider.monitor.web.label_form import LabelWriter
 from outrider.monitor.web.routes import web_routes
 
 
-def all_routers(
-    settings: Settings,
-    health: Callable[[], Mapping[str, bool]],
-    keyring: Keyring,
-    refusals: RefusalBook | None = None,
-    labels: LabelWriter | None = None,
-    *,
-    refused: Callable[[], Sequence[RefusedCopy]] = tuple,
-) -> list[APIRouter]:
-    """Routers over this data folder, with a journal connection of their own."""
-    refusals = refusals or RefusalBook()
-    engine = open_database(settings.database_url)
-    journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)
-    objects = LocalObjects(settings.data_folder / "objects")
+def all_routers(service: Service) -> list[APIRouter]:
+    """Routers of a service."""
+    engine, journal, settings, objects = service.engine, service.journal, service.settings, service.objects
+    health, keyring, refusals = service.health, service.keyring, service.refusals
+    labels, refused = service.labels, service.refused
     models = tuple(settings.models)
     learner, slices = Learner(settings), SliceSearch(engine, settings)
-    drift, alarms = DriftReader(engine, settings), AlarmReader(engine, settings)
+    alarms = AlarmReader(engine, settings)
     cases = CaseWriter(engine, journal, settings)
 
     def triggers(model: str) -> TriggerList | None:
@@ -79,6 +61,7 @@ def all_routers(
 
     comparisons = Comparisons(settings.data_folder, most=settings.storage.keep_comparisons)
     return [
+        every_view(service),
         read_routes(
             engine,
             journal,
@@ -103,7 +86,6 @@ def all_routers(
         rejected_routes(settings, refusals),
         fairness_routes(engine, settings, objects),
         weak_slice_routes(settings, slices),
-        drift_routes(settings, drift),
         alarm_routes(alarms),
         profile_routes(engine, settings),
         weak_label_routes(engine, settings),
@@ -131,7 +113,6 @@ def all_routers(
             objects=objects,
             triggers=triggers,
             slices=slices,
-            drift=drift,
             alarms=alarms,
         ),
     ]

@@ -36,7 +36,6 @@ from outrider.monitor.queries.cases import cases_of, picture_of, plots_of
 from outrider.monitor.queries.dataset_diff import PAGE_ROWS, read_dataset_diff
 from outrider.monitor.queries.dataset_page import read_dataset_page
 from outrider.monitor.queries.dataset_version import read_dataset_version
-from outrider.monitor.queries.drift import DriftReader
 from outrider.monitor.queries.fleet import ORDER, read_fleet
 from outrider.monitor.queries.learning import MOST_RECORDS, Learner
 from outrider.monitor.queries.overview import (
@@ -63,7 +62,6 @@ from .growth_chart import growth_chart
 from .highlights import fields_of, fields_of_part
 from .incident_pages import incident_pages
 from .label_form import LabelWriter
-from .model_drift_page import model_drift_pages
 from .pictures import draw, draw_evidence, make_card, make_cards, record_link, record_pictures
 from .rendering import API_HEADERS
 from .series_view import COMPARED, RANGES, read_series_view
@@ -478,7 +476,6 @@ def web_routes(
     objects: ObjectStore | None = None,
     triggers: Callable[[str], TriggerList | None] = lambda _: None,
     slices: SliceSearch | None = None,
-    drift: DriftReader | None = None,
     alarms: AlarmReader | None = None,
     alarm_rule: AlarmRule | None = None,
 ) -> APIRouter:
@@ -514,8 +511,6 @@ def web_routes(
         Triggers of retraining of a model; None for one that is not configured.
     slices
         Searches weak slices; None leaves that page out.
-    drift
-        Reads drift; None leaves that page out.
     alarms
         Reads watched streams; None leaves them out of the page of alarms.
     alarm_rule
@@ -589,8 +584,6 @@ def web_routes(
         router.include_router(access_pages(keyring, frame))
     if slices is not None:
         router.include_router(slices_pages(engine, slices, frame))
-    if drift is not None:
-        router.include_router(model_drift_pages(engine, drift, frame))
     if comparisons is not None:
         router.include_router(comparison_pages(comparisons, frame))
     return router

@@ -1,12 +1,11 @@
 """Drift of a model's newest traffic, decided on stored profiles.
 
-Run as ``python -m outrider.monitor.queries.drift`` where much is to be read, apart from intake's process.
+Run as ``python -m`` where much is to be read, apart from intake's process.
 """
 
 import argparse
 import json
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -34,12 +33,12 @@ from outrider.dataops.loaders.training_rows import training_rows
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.process.helper import HelperError, ask_helper, begin_helping
-from outrider.monitor.settings.config import Settings
+from outrider.monitor.process.helper import begin_helping
+from outrider.monitor.queries.long_reads import LongReads
+from outrider.monitor.queries.series.span import step_us
+from outrider.monitor.views.service import Service
 
-from .series.span import step_us
-
-MODULE = "outrider.monitor.queries.drift"
+MODULE = "outrider.monitor.views.drift.reader"
 DATASET, DEFAULT = "dataset", "24h"
 HOUR_US, MINUTE_US = 3_600_000_000, 60_000_000
 MOST_HERE = 500
@@ -147,11 +146,12 @@ class DriftReader:
     Of few windows here, else in a process of its own, one at a time.
     """
 
-    def __init__(self, engine: Engine, settings: Settings, *, most_here: int = MOST_HERE) -> None:
-        self._engine = engine
-        self._settings = settings
+    def __init__(self, service: Service, *, most_here: int = MOST_HERE) -> None:
+        self._engine, self._settings = service.engine, service.settings
         self._most_here = most_here
-        self._lock = threading.Lock()
+        self._apart = LongReads(
+            MODULE, busy="drift is being read already: wait for it", failed="no drift", limit_s=LIMIT_S
+        )
 
     def read(self, wanted: DriftRequest) -> DriftFacts:
         """Drift of a model's columns.
@@ -177,21 +177,11 @@ class DriftReader:
         return self._settings.data_folder / "objects"
 
     def _asked(self, wanted: DriftRequest) -> DriftFacts:
-        found = self._ask([self._settings.database_url, str(self._objects), json.dumps(asdict(wanted))])
+        found = self._apart.ask([self._settings.database_url, str(self._objects), json.dumps(asdict(wanted))])
         if "refused" in found:
             raise _refused(found["refused"])
         facts: DriftFacts = found
         return facts
-
-    def _ask(self, arguments: Sequence[str]) -> Any:
-        if not self._lock.acquire(blocking=False):
-            raise ProblemError(problem(409, "drift is being read already: wait for it"))
-        try:
-            return json.loads(ask_helper(MODULE, arguments, limit_s=LIMIT_S))
-        except HelperError as error:
-            raise ProblemError(problem(503, f"no drift: {error}")) from error
-        finally:
-            self._lock.release()
 
 
 def _refused(text: str) -> ProblemError:

@@ -1,12 +1,11 @@
-"""Self-contained page of a drift report, column by column."""
+"""Charts of a drift report, column by column, and its self-contained page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from outrider.assertions.performance import number_text
-
-from .rendering import Pages
+from outrider.monitor.web.rendering import Pages
 
 WIDTH, HEIGHT = 300.0, 84.0
 _ROW = 18.0

@@ -1,44 +1,34 @@
-"""Scope of every route; a route without one is closed."""
+"""Scopes of routes that do not declare theirs yet."""
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping
 
-from outrider.dataops.access.scopes import Right
+from .routes import Place, ScopedRoute
 
-INTAKES: Mapping[str, str] = {
-    "records": "ingest",
-    "labels": "ingest label",
-    "infer": "ingest",
-    "chat": "ingest",
-    "cloudevents": "ingest",
-    "traces": "ingest",
-    "logs": "ingest",
-}
-"""Of the intakes by name, whose requests are told by more than a path. Any one of several scopes is
-enough."""
-ROUTES: Mapping[str, str] = {
-    # everybody
+FIRST: Mapping[str, str] = {
     "GET /healthz": "",
     "GET /readyz": "",
     "GET /v2/health/live": "",
     "GET /v2/health/ready": "",
-    "GET /login": "",
-    "POST /login": "",
-    # senders, and what they ask before they send
     "POST /v1/records": "ingest",
     "POST /v1/labels": "ingest label",
     "GET /v2": "ingest read",
     "GET /v2/models/{name:path}": "ingest read",
     "GET /v2/models/{name:path}/ready": "ingest read",
-    # readers
     "GET /metrics": "read",
+    "GET /v1/columns": "read",
+    "POST /v1/columns/forget": "promote",
+}
+"""Of routes that are there with the first record."""
+ROUTES: Mapping[str, str] = {
+    # everybody
+    "GET /login": "",
+    "POST /login": "",
+    # senders, and what they ask before they send
+    # readers
     "GET /openapi.json": "read",
     "GET /v1/agreement": "read",
     "GET /v1/assertions": "read",
     "GET /v1/assertions/{model}/{name:path}": "read",
-    "GET /v1/columns": "read",
     "GET /v1/comparisons": "read",
     "GET /v1/comparisons/{comparison}": "read",
     "GET /v1/datasets": "read",
@@ -50,7 +40,6 @@ ROUTES: Mapping[str, str] = {
     "GET /v1/fairness": "read",
     "GET /v1/models/{model}/alarms": "read",
     "GET /v1/models/{model}/slices": "read",
-    "GET /v1/models/{model}/drift": "read",
     "GET /v1/flags": "read",
     "GET /v1/flags/{model}/{flag_id}": "read",
     "GET /v1/gates": "read",
@@ -107,7 +96,6 @@ ROUTES: Mapping[str, str] = {
     "GET /m/{model}/fairness": "read",
     "GET /m/{model}/alarms": "read",
     "GET /m/{model}/slices": "read",
-    "GET /m/{model}/drift": "read",
     "GET /m/{model}/flags": "read",
     "GET /m/{model}/images/behavior/{version}/{suite}/{test:path}": "read",
     "GET /m/{model}/images/flags/{flag_id}/{name:path}": "read",
@@ -142,7 +130,6 @@ ROUTES: Mapping[str, str] = {
     "POST /m/{model}/cases": "review",
     # what is judged, trained and in production
     "POST /v1/alerts": "promote",
-    "POST /v1/columns/forget": "promote",
     "POST /v1/comparisons": "promote",
     "POST /v1/datasets/{name}/tags": "promote",
     "POST /v1/datasets/{name}/tags/{tag}/remove": "promote",
@@ -188,7 +175,68 @@ ROUTES: Mapping[str, str] = {
     "POST /v1/keys/{name}/revoke": "admin",
     "GET /v1/log": "admin",
 }
-
+PLACES: Mapping[str, Place] = {
+    "GET /openapi.json": "none",
+    "GET /static/{name:path}": "none",
+    "GET /v2": "none",
+    "POST /v1/records": "records",
+    "POST /v1/labels": "records",
+    "GET /v1/assertions/{model}/{name:path}": "path",
+    "POST /v1/assertions/{model}/{name:path}/suspend": "path",
+    "POST /v1/assertions/{model}/{name:path}/resume": "path",
+    "GET /v1/flags/{model}/{flag_id}": "path",
+    "GET /v1/records/{model}/{record_id:path}": "path",
+    "GET /v1/models/{model}/alarms": "path",
+    "GET /v1/models/{model}/slices": "path",
+    "GET /v1/models/{model}/profile": "path",
+    "GET /v1/models/{model}/estimates": "path",
+    "GET /v1/models/{model}/history": "path",
+    "GET /v1/models/{model}/performance": "path",
+    "GET /v1/models/{model}/series": "path",
+    "GET /v1/models/{model}/triggers": "path",
+    "GET /v1/models/{model}/watch": "path",
+    "GET /v1/models/{model}/versions/champion": "path",
+    "GET /v1/models/{model}/versions/{version}": "path",
+    "GET /v1/models/{model}/versions/{version}/weights": "path",
+    "POST /v1/models/{model}/promote": "path",
+    "POST /v1/models/{model}/rollback": "path",
+    "POST /v1/models/{model}/versions": "path",
+    "GET /v1/suites/{model}/matrix": "path",
+    "GET /v1/suites/{model}/outcomes/{version}/{suite}/{test:path}": "path",
+    "POST /v1/suites/{model}/outcomes": "path",
+    "GET /v1/agreement": "query",
+    "GET /v1/assertions": "query",
+    "GET /v1/columns": "query",
+    "GET /v1/datasets": "query",
+    "GET /v1/fairness": "query",
+    "GET /v1/flags": "query",
+    "GET /v1/gates": "query",
+    "GET /v1/incidents": "query",
+    "GET /v1/jobs": "query",
+    "GET /v1/judges": "query",
+    "GET /v1/label-requests": "query",
+    "GET /v1/models": "query",
+    "GET /v1/overlaps": "query",
+    "GET /v1/proposals": "query",
+    "GET /v1/quarantine": "query",
+    "GET /v1/records": "query",
+    "GET /v1/rejected": "query",
+    "GET /v1/report": "query",
+    "GET /v1/retrains": "query",
+    "GET /v1/reviews": "query",
+    "GET /v1/suites": "query",
+    "GET /v1/weak-labels": "query",
+    "POST /v1/columns/forget": "body",
+    "POST /v1/label-requests": "body",
+    "POST /v1/pauses": "body",
+    "POST /v1/pauses/resume": "body",
+    "POST /v1/proposals": "body",
+    "POST /v1/proposals/accept": "body",
+    "GET /v1/uploads/{upload}": "route",
+    "PUT /v1/uploads/{upload}/files/{name:path}": "route",
+    "POST /v1/uploads/{upload}/complete": "route",
+    "DELETE /v1/uploads/{upload}": "route",
+}
 AFTER_VERSION = frozenset({"GET /v1/uploads/{upload}", "POST /v1/uploads/{upload}/complete"})
 """Routes for the token of a job whose version is there: its sender may have missed the answer."""
 FOR_JOBS = AFTER_VERSION | {
@@ -204,110 +252,12 @@ FOR_JOBS = AFTER_VERSION | {
 """Routes for the token of a job that is trained outside, for its own job alone."""
 
 
-class Intake(Protocol):
-    """Test for requests, as `outrider.monitor.intake.protocols` have one."""
-
-    name: str
-
-    def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:
-        """Test for this intake's requests."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScopedRoute:
-    """Route with its scopes.
-
-    Attributes
-    ----------
-    needs
-        Of each, any one is enough; without one everybody may.
-    is_intake
-        Whether records, labels or telemetry come by it.
-    actions
-        Names of all routes of the path, where it is of several.
-    """
-
-    action: str
-    needs: tuple[frozenset[Right], ...]
-    is_intake: bool = False
-    actions: tuple[str, ...] = ()
-
-    def missing(self, rights: frozenset[Right]) -> frozenset[Right] | None:
-        """Scopes of which these rights lack one, else None."""
-        return next((scopes for scopes in self.needs if not scopes & rights), None)
-
-
-class RouteScopes:
-    """Scopes of requests, by the one table of routes.
-
-    Parameters
-    ----------
-    intakes
-        Asked in order whether a request is theirs.
-    routes, of_intakes
-        The tables.
-
-    Examples
-    --------
-    >>> routes = RouteScopes()
-    >>> routes.find("POST", "/v1/models/churn/promote", {}).missing(frozenset(["ingest"]))
-    frozenset({'promote'})
-    >>> routes.find("POST", "/v1/unheard-of", {}), routes.methods("/v1/keys")
-    (None, ['GET', 'HEAD', 'POST'])
-    """
-
-    def __init__(
-        self,
-        intakes: Sequence[Intake] = (),
-        *,
-        routes: Mapping[str, str] = ROUTES,
-        of_intakes: Mapping[str, str] = INTAKES,
-    ) -> None:
-        self._intakes = [(one, _route(one.name, of_intakes[one.name], is_intake=True)) for one in intakes]
-        self._exact: dict[tuple[str, str], ScopedRoute] = {}
-        self._patterns: list[tuple[str, re.Pattern[str], ScopedRoute]] = []
-        for action, scopes in routes.items():
-            method, _, path = action.partition(" ")
-            if "{" in path:
-                self._patterns.append((method, _pattern(path), _route(action, scopes)))
-            else:
-                self._exact[method, path] = _route(action, scopes)
-
-    def find(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> ScopedRoute | None:
-        """Route of a request, None where there is none.
-
-        A path of several has the name of the one that says most of it; the scopes of all are asked for.
-        """
-        for intake, route in self._intakes:
-            if intake.matches(method, path, headers):
-                return route
-        wanted = "GET" if method == "HEAD" else method
-        if (exact := self._exact.get((wanted, path))) is not None:
-            return exact
-        found = [route for its, pattern, route in self._patterns if its == wanted and pattern.fullmatch(path)]
-        if len(found) <= 1:
-            return found[0] if found else None
-        nearest = max(found, key=lambda route: len(re.sub(r"\{.*?\}", "", route.action)))
-        needs = tuple(needs for route in found for needs in route.needs)
-        return ScopedRoute(nearest.action, needs, actions=tuple(route.action for route in found))
-
-    def methods(self, path: str) -> list[str]:
-        """Methods that a path has a route for."""
-        exact = {method for method, own in self._exact if own == path}
-        found = exact | {method for method, pattern, _ in self._patterns if pattern.fullmatch(path)}
-        return sorted(found | ({"HEAD"} if "GET" in found else set()))
-
-
-def _route(action: str, scopes: str, *, is_intake: bool = False) -> ScopedRoute:
-    named: frozenset[Right] = frozenset(scopes.split())  # type: ignore[arg-type]  # a test compares them
-    return ScopedRoute(action, (named,) if named else (), is_intake)
-
-
-def _pattern(path: str) -> re.Pattern[str]:
-    """Pattern of a path as Starlette reads it."""
-    parts = re.split(r"\{\w+(:path)?\}", path)
-    texts, kinds = parts[::2], parts[1::2]
-    pattern = re.escape(texts[0])
-    for kind, text in zip(kinds, texts[1:], strict=True):
-        pattern += (".*" if kind else "[^/]+") + re.escape(text)
-    return re.compile(pattern, re.DOTALL)
+def undeclared(table: Mapping[str, str]) -> list[ScopedRoute]:
+    """Routes of a table."""
+    return [
+        ScopedRoute.of(
+            action, scope, place=PLACES.get(action, "closed"),
+            jobs="ended" if action in AFTER_VERSION else "waiting" if action in FOR_JOBS else "",
+        )
+        for action, scope in table.items()
+    ]  # fmt: skip

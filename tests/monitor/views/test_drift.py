@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,16 +15,15 @@ from outrider.dataops.ledger.stored_profiles import insert_layouts, insert_profi
 from outrider.dataops.models import registry
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
-from outrider.monitor.api.traffic.drift import drift_routes
-from outrider.monitor.queries.drift import DriftReader, DriftRequest
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.drift import routes
+from outrider.monitor.views.drift.reader import DriftReader, DriftRequest
 from tests.databases import migrated
 from tests.dataops.test_datasets import commit
 from tests.model_sources import FUNCTION
+from tests.monitor.services import app_of, service_over
 from tests.monitor.test_routes_data import Client
 
 HOUR_US = 3_600_000_000
@@ -96,9 +94,7 @@ def settings(folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def client(engine: Engine, settings: Settings) -> Client:
-    reader = DriftReader(engine, settings)
-    pages: Any = web_routes(engine, None, models=(MODEL, "fresh"), drift=reader)  # type: ignore[arg-type]
-    return Client(build_app(fault=lambda: None, routers=[drift_routes(settings, reader), pages]))
+    return Client(app_of(service_over(engine, settings=settings), routes))
 
 
 def test_the_last_hour_is_held_against_the_day_before(client: Client) -> None:
@@ -186,7 +182,7 @@ def test_an_hour_is_held_against_the_same_hours_of_days_that_have_a_rhythm(tmp_p
     with write(engine) as connection:
         insert_layouts(connection, MODEL, [LayoutRow(layout.digest, 1, "test", 1, layout.to_json())])
         insert_profiles(connection, MODEL, rows)
-    reader = DriftReader(engine, Settings(base=tmp_path, storage=StorageSettings(folder=str(tmp_path))))
+    reader = DriftReader(service_over(engine, folder=tmp_path))
     week = reader.read(DriftRequest(MODEL, reference="7d"))
     assert week["sentence"].startswith("no drift shown in 1 columns")
     assert week["sentence"].endswith("(2,100 reference and 300 current records, the same hours of 7 days)")
@@ -198,8 +194,9 @@ def test_an_hour_is_held_against_the_same_hours_of_days_that_have_a_rhythm(tmp_p
 def test_long_reads_in_a_process_of_their_own_say_the_same(
     engine: Engine, settings: Settings, client: Client
 ) -> None:
-    reader = DriftReader(engine, settings, most_here=0)
-    apart = Client(build_app(fault=lambda: None, routers=[drift_routes(settings, reader)]))
+    service = service_over(engine, settings=settings)
+    service._readers[DriftReader] = DriftReader(service, most_here=0)
+    apart = Client(app_of(service, routes))
     path = f"/v1/models/{MODEL}/drift?reference=20h"
     assert apart.get(path).json() == client.get(path).json()
 
@@ -218,7 +215,7 @@ def test_training_data_are_a_reference(tmp_path: Path) -> None:
         )  # fmt: skip
     storage = StorageSettings(folder=str(tmp_path))
     own = Settings(base=tmp_path, storage=storage, models={MODEL: ModelSettings()})
-    client = Client(build_app(fault=lambda: None, routers=[drift_routes(own, DriftReader(made, own))]))
+    client = Client(app_of(service_over(made, settings=own), routes))
     found = client.get(f"/v1/models/{MODEL}/drift?reference=dataset").json()
     assert found["reference"]["name"] == f"dataset {newest.id}"
     assert found["reference"]["records"] == rows.rows

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import entity_codes
-from outrider.assertions.group_rates import Limits, Sums, differences, shares, too_few
+from outrider.assertions.batch.columns import entity_codes
+from outrider.assertions.statistics.group_rates import Limits, Sums, differences, shares, too_few
 
 from .expect.reading import answer, column, numbers
 from .group_figures import LEAST_ROWS, METRICS, UNLABELLED, GroupGap, GroupMetrics, GroupRate, Metric

@@ -11,11 +11,25 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import from_values, is_tensor
-from outrider.assertions.loss_bounds import Excess, excess, relative_excess
-from outrider.assertions.losses import BOUNDED, LOSSES, Loss, is_known, loss_of_target, losses, probabilities
-from outrider.assertions.matching import class_numbers
-from outrider.assertions.set_figures import SET_FIGURES, SetFigure, average_precision, macro_f1, set_excess
+from outrider.assertions.batch.columns import from_values, is_tensor
+from outrider.assertions.comparison.losses import (
+    BOUNDED,
+    LOSSES,
+    Loss,
+    is_known,
+    loss_of_target,
+    losses,
+    probabilities,
+)
+from outrider.assertions.comparison.matching import class_numbers
+from outrider.assertions.statistics.loss_bounds import Excess, excess, relative_excess
+from outrider.assertions.statistics.set_figures import (
+    SET_FIGURES,
+    SetFigure,
+    average_precision,
+    macro_f1,
+    set_excess,
+)
 from outrider.errors import OutriderError, ValidationRefused
 
 from .checks_process import scored

@@ -20,9 +20,9 @@ from outrider.assertions.statistics.rate_sequence import RateSequence
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Measure = str
-"""What is compared of two answers; see :mod:`~outrider.assertions.differences`."""
+"""What is compared of two answers; see :mod:`~outrider.assertions.comparison.differences`."""
 PROPERTIES: tuple[Measure, ...] = ("refusal", "language", "length", "structure", "tools", "arguments")
-"""Properties of a text, or of the calls of tools beside it: :mod:`~outrider.assertions.text_properties`."""
+"""Properties of a text, or of the calls of tools beside it: :mod:`.text_properties`."""
 EMBEDDING: Measure = "embedding"
 """Distance of vectors of texts, where it was declared to say that they agree."""
 Verdict = Literal["same", "close", "different", "undecided"]

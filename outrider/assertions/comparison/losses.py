@@ -53,10 +53,10 @@ def losses(
     """Loss of each answer, shape (rows,).
 
     NaN where the label cannot be compared, infinite where the answer cannot. ``error``: 0 where they are
-    equal (:mod:`~outrider.assertions.matching`), else 1. ``absolute``, ``squared``: of the difference of
-    numbers. ``token_f1``: 1 less F1 of :func:`~outrider.assertions.words.words`, with their counts (Rajpurkar
-    et al., "SQuAD", 2016). ``log``: -ln of the probability of the labelled class; answers are probabilities
-    by class, shape (rows, classes), taken as shares of their sum.
+    equal (:mod:`.matching`), else 1. ``absolute``, ``squared``: of the difference of
+    numbers. ``token_f1``: 1 less F1 of :func:`outrider.assertions.texts.words.words`, with their counts
+    (Rajpurkar et al., "SQuAD", 2016). ``log``: -ln of the probability of the labelled class; answers are
+    probabilities by class, shape (rows, classes), taken as shares of their sum.
 
     Raises
     ------

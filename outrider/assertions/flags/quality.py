@@ -94,9 +94,9 @@ class Asked:
     Attributes
     ----------
     weight
-        As from :func:`~outrider.assertions.estimation.selection_weights`.
+        As from :func:`~outrider.assertions.statistics.estimation.selection_weights`.
     is_certain
-        As from :func:`~outrider.assertions.estimation.certain_picks`.
+        As from :func:`~outrider.assertions.statistics.estimation.certain_picks`.
     """
 
     weight: float

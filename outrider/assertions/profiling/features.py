@@ -108,7 +108,7 @@ def narrowed(batch: Batch) -> Batch:
 
     Examples
     --------
-    >>> from outrider.assertions.columns import tensor_array
+    >>> from outrider.assertions.batch.columns import tensor_array
     >>> images = tensor_array(np.zeros((2, 64, 64)))
     >>> sorted(batch_columns(narrowed(Batch.from_columns({"inputs.image": images}, model="m"))))
     ['inputs.image#brightness', 'inputs.image#sharpness']

@@ -107,7 +107,7 @@ def set_excess(
     labels
         Class numbers of the same rows.
     entities, times, error
-        As of :func:`~outrider.assertions.loss_bounds.excess`.
+        As of :func:`~outrider.assertions.statistics.loss_bounds.excess`.
 
     References
     ----------

@@ -15,7 +15,7 @@ class Likeness:
     """Agreement of a variant with the champion on the same records."""
 
     measure: str
-    """What is compared: ``label``, else ``text``, else ``score``; see `outrider.assertions.differences`."""
+    """What is compared: ``label``, else ``text``, else ``score``; see `comparison.differences`."""
     rows: int
     agreement: float
     """1 less the share of records answered differently beyond ``noise``, at most 1.0."""

@@ -106,7 +106,7 @@ def newest_records(connection: Connection, model: str, *, since_us: int | None =
     """Read the newest records of production.
 
     Labels that a policy asked for are weighed by their probability as well, and then those that came unasked
-    are set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
+    are set aside, as everywhere (:func:`~outrider.assertions.flags.quality.rate_of_labels`).
     """
     rows = _newest(connection, model, since_us)
     words = Words(row.predicted for row in rows)

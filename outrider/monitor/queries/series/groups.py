@@ -1,7 +1,7 @@
 """Rates of declared groups and their gaps over time, by judged version.
 
 Steps are of the record. Labels that a policy chose are weighted by their chance, and those that came unasked
-set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
+set aside, as everywhere (:func:`~outrider.assertions.flags.quality.rate_of_labels`).
 """
 
 import json

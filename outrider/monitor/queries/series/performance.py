@@ -2,7 +2,7 @@
 
 Steps are of the record, whenever its label came. Labels that a policy chose are weighted by their chance,
 and those that came unasked set aside, as everywhere
-(:func:`~outrider.assertions.quality.rate_of_labels`).
+(:func:`~outrider.assertions.flags.quality.rate_of_labels`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

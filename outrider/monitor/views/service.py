@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Engine
 
-from outrider.assertions.quality import SuspensionRule
+from outrider.assertions.flags.quality import SuspensionRule
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects

@@ -33,7 +33,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import migrations
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.pages import web_routes
 
 VERSIONS, ADDED, RELABELLED, REMOVED, QUARANTINED = 1000, 20, 10, 5, 10_000
 ASKED, MOST_MS = 15, 100

@@ -36,13 +36,13 @@ from outrider.dataops.state.database import open_database, write
 from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.jobs import job_routes
+from outrider.monitor.views.jobs.routes import job_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.web.data_docs_page import data_docs_routes
+from outrider.monitor.views.datasets.pages import data_docs_routes
 from tests.databases import migrated_for
 from tests.gate_evidence import kept_evidence
 from tests.model_sources import section_source

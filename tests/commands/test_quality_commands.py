@@ -19,18 +19,18 @@ from outrider.commands.durations import seconds
 from outrider.dataops.access.store import AccessStore
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
-from outrider.monitor.api.agreement import agreement_routes
+from outrider.monitor.views.agreement.routes import agreement_routes
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.read import read_routes
-from outrider.monitor.api.traffic.alarms import alarm_routes
-from outrider.monitor.api.traffic.fairness import fairness_routes
-from outrider.monitor.api.traffic.profiles import profile_routes
-from outrider.monitor.api.traffic.series import series_routes
-from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
+from outrider.monitor.views.read import read_routes
+from outrider.monitor.views.alarms.routes import alarm_routes
+from outrider.monitor.views.fairness.routes import fairness_routes
+from outrider.monitor.views.profiles.routes import profile_routes
+from outrider.monitor.views.series.routes import series_routes
+from outrider.monitor.views.slices.routes import weak_slice_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import FileKey, Keyring
-from outrider.monitor.queries.alarms import AlarmReader
-from outrider.monitor.queries.weak_slices import SliceSearch
+from outrider.monitor.views.alarms.reader import AlarmReader
+from outrider.monitor.views.slices.reader import SliceSearch
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings

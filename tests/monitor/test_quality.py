@@ -18,7 +18,7 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.read import read_routes
+from outrider.monitor.views.read import read_routes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings

@@ -18,8 +18,8 @@ from outrider.behavioral_tests.outcome import Measure
 from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.monitor.api.data import data_routes
-from outrider.monitor.queries.cases import cases_of
-from outrider.monitor.queries.published_outcomes import ExampleGiven, MeasureGiven, OutcomeGiven
+from outrider.monitor.views.suites.cases import cases_of
+from outrider.monitor.views.suites.published import ExampleGiven, MeasureGiven, OutcomeGiven
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings

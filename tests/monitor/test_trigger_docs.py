@@ -8,7 +8,7 @@ from typing import get_type_hints
 import yaml  # type: ignore[import-untyped]  # no stubs
 
 from outrider.dataops.triggers.decision import TRIGGER_OUTCOMES
-from outrider.monitor.api.triggers import AlertsTaken, IgnoredAlert
+from outrider.monitor.views.triggers.routes import AlertsTaken, IgnoredAlert
 from outrider.monitor.settings.config import load_settings
 from tests.scopes import every_route
 

@@ -16,13 +16,11 @@ from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.firing import note_manual
-from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.common import EstimateFacts, RequestBody, known_model, timed
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.settings.config import Settings
-
-from .labels import EstimateFacts
 
 JobFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(JobRow, "Job", times=True)]
 

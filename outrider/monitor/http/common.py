@@ -2,16 +2,25 @@
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from outrider.assertions.flags.quality import Rate, SuspensionRule, WeightedRate
+from outrider.assertions.statistics.estimation import Estimate
 from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
+from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 
+from .declared import FieldsOf
+from .problem import ProblemError, problem
+
+Limit: TypeAlias = Annotated[int, Query(ge=1, le=1000)]
+MOST_S = 3_155_760_000
+"""A hundred years: more than that has no date."""
 StoredNumber: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """A number that rows are found by: what the database cannot hold is refused at the door."""
 
@@ -44,6 +53,11 @@ class RateFigures(TypedDict):
     method: Literal["weighted", "none", "plain"]
     effective: float
     basis: str
+
+
+EstimateFacts: TypeAlias = Annotated[
+    dict[str, Any], FieldsOf(Estimate, "TrafficEstimate", more={"value": float | None})
+]
 
 
 def rate_json(rate: Rate) -> RateFigures:
@@ -79,3 +93,11 @@ def timed(row: dict[str, Any]) -> dict[str, Any]:
 def iso(value: int | None) -> str | None:
     """Microseconds since the epoch as ISO 8601, UTC."""
     return None if value is None else utc_text(value)
+
+
+def end_us(until: AwareDatetime | None, for_s: float | None) -> int | None:
+    if until is not None and for_s is not None:
+        raise ProblemError(problem(422, "until and for_s exclude each other: give one", field="for_s"))
+    if for_s is not None:
+        return now_us() + int(for_s * 1e6)
+    return None if until is None else int(until.timestamp() * 1e6)

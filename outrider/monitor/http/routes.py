@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_type_hints
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from outrider.dataops.access.scopes import Right
@@ -24,6 +24,7 @@ in what the route looks up, which then asks itself."""
 JobToken: TypeAlias = Literal["", "waiting", "ended"]
 """Whether the token of a job opens a route: never, while the job waits for its version, or afterwards too."""
 F = TypeVar("F", bound=Callable[..., Any])
+S = TypeVar("S")
 _DECLARED = "__routes__"
 _LOAD_S = 30.0
 """How long a request waits for queries and pages, which are there within seconds of the first record."""
@@ -125,14 +126,15 @@ def change(
     return declare
 
 
-def page(path: str, *, scope: str) -> Callable[[F], F]:
+def page(path: str, *, scope: str, models: Place = "closed") -> Callable[[F], F]:
     """Declare a function as answer to ``GET path`` of a browser."""
-    return form(f"GET {path}", scope=scope)
+    return form(f"GET {path}", scope=scope, models=models)
 
 
-def form(action: str, *, scope: str) -> Callable[[F], F]:
+def form(action: str, *, scope: str, models: Place = "closed") -> Callable[[F], F]:
     """Declare a function as answer to a browser, by ``POST`` to a form."""
-    return lambda function: _declared(function, ScopedRoute.of(action, scope), {"include_in_schema": False})
+    scoped = ScopedRoute.of(action, scope, place=models)
+    return lambda function: _declared(function, scoped, {"include_in_schema": False})
 
 
 def _declared(function: F, scoped: ScopedRoute, options: Mapping[str, Any]) -> F:
@@ -152,16 +154,25 @@ class ScopedRouter(APIRouter):
     """
 
     def __init__(self, source: object, *modules: ModuleType) -> None:
-        super().__init__()
+        async def note_source(request: Request) -> None:
+            request.state.source = source
+
+        super().__init__(dependencies=[Depends(note_source)])
         self.scoped = scopes_of(*modules)
         for function, declaration in _declarations(modules):
             method, _, path = declaration.scoped.action.partition(" ")
             options: dict[str, Any] = {"name": function.__name__, "description": inspect.getdoc(function)}
             body: Any = get_type_hints(function, include_extras=True).get("return")
-            if not (inspect.isclass(body) and issubclass(body, Response)):
+            if not (inspect.isclass(body) and issubclass(body, Response | NoneType)):
                 options["response_model"] = declared(body)
             options |= declaration.options
             self.add_api_route(path, partial(function, source), methods=[method], **options)
+
+
+def source_of(request: Request, _kind: type[S]) -> S:
+    """First argument of the function that answers a request, for a dependency of it."""
+    found: S = request.state.source
+    return found
 
 
 def scopes_of(*modules: ModuleType) -> list[ScopedRoute]:

@@ -28,6 +28,7 @@ from outrider.monitor.http.declared import Time
 from outrider.monitor.http.error_page import HEADERS, error_page, wants_page
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
 from outrider.monitor.http.query_names import check_names
+from outrider.monitor.http.routes import ScopedRoute
 from outrider.monitor.intake.decode import LabelEnvelope, RecordEnvelope
 from outrider.monitor.metrics.exposition import MetricsApp
 from outrider.monitor.settings.reload import ConfigState
@@ -61,6 +62,16 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
     }
 }
 _DOCUMENT = "/openapi.json"
+FIRST = (
+    ScopedRoute.of("GET /healthz", ""),
+    ScopedRoute.of("GET /readyz", ""),
+    ScopedRoute.of("GET /metrics", "read"),
+    ScopedRoute.of("POST /v1/records", "ingest", place="records"),
+    ScopedRoute.of("POST /v1/labels", "ingest label", place="records"),
+)
+"""Routes of the application itself."""
+DOCUMENT = ScopedRoute.of(f"GET {_DOCUMENT}", "read", place="none")
+"""Route that answers once all others are there."""
 _UNREADY = _PROBLEMS["default"] | {"description": "Records would be refused"}
 
 

@@ -11,21 +11,25 @@ from outrider.assertions.flags.quality import SuspensionRule
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import open_database
 from outrider.monitor.http.common import known_model, suspension_rule
 from outrider.monitor.http.keyring import Keyring
-from outrider.monitor.http.refusals import RefusalBook
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.blocks import BlockCache
 from outrider.monitor.settings.alarm_rule import alarm_rule
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
 from outrider.monitor.web.flag_cards import CardMaker
 from outrider.monitor.web.frame import PageFrame
 from outrider.monitor.web.label_form import LabelWriter
 
 T = TypeVar("T")
+REFUSED = 20
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,22 @@ class Service:
     def model(self, name: str) -> ModelSettings:
         """Settings of a model, or NotFound."""
         return known_model(self.settings, name)
+
+    def known(self, name: str) -> None:
+        """Refuse a model that neither the configuration nor any record names."""
+        models = self.frame.models()
+        if name not in models:
+            there = ", ".join(models) or "none"
+            raise ProblemError(problem(404, f"there is no model {name!r}; there is {there}", field="model"))
+
+    def rejected(self, model: str) -> list[RefusedKind]:
+        """Kinds of refused records on a page."""
+        return self.refusals.listed(model, tuple(self.settings.models))[:REFUSED]
+
+    @cached_property
+    def payloads(self) -> PayloadStore:
+        """Reads what payloads refer to, as far as it is at hand."""
+        return near_payloads(self.settings)
 
     @cached_property
     def objects(self) -> LocalObjects:

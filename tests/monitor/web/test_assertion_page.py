@@ -17,9 +17,9 @@ from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import csrf_token
-from outrider.monitor.queries.assertion_page import histogram
-from outrider.monitor.queries.learning import Learner
-from outrider.monitor.queries.suite_cases import CaseWriter
+from outrider.monitor.views.assertions.reader import histogram
+from outrider.monitor.views.proposals.reader import Learner
+from outrider.monitor.views.suites.written_cases import CaseWriter
 from outrider.monitor.web.highlights import described_fields, named_fields, shown_fields
 from tests.asgi import get
 from tests.keyrings import keyring_in, logged_in, owner_key

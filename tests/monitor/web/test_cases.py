@@ -19,9 +19,9 @@ from outrider.behavioral_tests import load_suite
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.errors import ConfigError, NotFound
-from outrider.monitor.api.suites import suite_routes
+from outrider.monitor.views.suites.routes import suite_routes
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
+from outrider.monitor.views.suites.written_cases import CaseWriter, Wanted
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings

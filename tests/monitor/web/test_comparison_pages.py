@@ -14,7 +14,7 @@ from outrider.monitor.compare.labelled import relabelled
 from outrider.monitor.compare.plan import ComparePlan
 from outrider.monitor.server.app import build_app
 from outrider.monitor.web.compare_page import compare_page
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.pages import web_routes
 from tests.comparison_reports import report, report_of, run
 from tests.monitor.test_routes_data import Client
 

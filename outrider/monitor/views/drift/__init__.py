@@ -1,4 +1,4 @@
 """Drift: columns of a model's newest records against a reference.
 
-May import service.
+May import series, service.
 """

@@ -35,7 +35,7 @@ from outrider.dataops.state.database import now_us, open_database
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.process.helper import begin_helping
 from outrider.monitor.queries.long_reads import LongReads
-from outrider.monitor.queries.series.span import step_us
+from outrider.monitor.views.series.span import step_us
 from outrider.monitor.views.service import Service
 
 MODULE = "outrider.monitor.views.drift.reader"

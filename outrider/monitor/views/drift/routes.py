@@ -9,7 +9,7 @@ from starlette.responses import Response
 from outrider.dataops.ledger.stored_profiles import newest_end, profiled_slices
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.http.routes import page, view
-from outrider.monitor.queries.series.span import step_us
+from outrider.monitor.views.series.span import step_us
 from outrider.monitor.views.service import Service
 
 from .chart import charts_of

@@ -27,15 +27,13 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.dataops.triggers.decision import Evaluation
 from outrider.dataops.triggers.evaluation_log import TriggerMemory, remember
-from outrider.monitor.views.read import read_routes
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.process.folder_lock import take_folder
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
-from outrider.monitor.views.pages import web_routes
 from tests.asgi import get
 from tests.end_to_end.service import outrider, write_project
+from tests.monitor.services import every_app
 from tests.scan import needles, places
 
 from . import payload_project
@@ -314,11 +312,7 @@ def test_readers_say_that_a_record_was_erased(bench: Workbench) -> None:
     bench.work()
     erase(bench, ErasureTarget((ENTITY,)))
     again = Workbench(bench.config)
-    routers = [
-        read_routes(again.engine, again.journal, models=("toy",), health=dict),
-        web_routes(again.engine, again.journal, models=("toy",)),
-    ]
-    app = build_app(fault=lambda: None, routers=routers)
+    app = every_app(again.engine, again.journal, models=("toy",))
     for path in (f"/v1/records/toy/{own[0]}", f"/m/toy/records/{own[0]}"):
         answer = get(app, path)
         assert (answer.status_code, "was erased; nothing more is stored of it" in answer.text) == (410, True)

@@ -8,8 +8,8 @@ from typing import get_type_hints
 import yaml  # type: ignore[import-untyped]  # no stubs
 
 from outrider.dataops.triggers.decision import TRIGGER_OUTCOMES
-from outrider.monitor.views.triggers.routes import AlertsTaken, IgnoredAlert
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.views.triggers.routes import AlertsTaken, IgnoredAlert
 from tests.scopes import every_route
 
 PAGE = (Path(__file__).parents[2] / "docs" / "triggers.md").read_text(encoding="utf-8")

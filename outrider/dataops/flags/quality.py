@@ -88,7 +88,7 @@ class AssertionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertionQuality(AssertionFacts):
-    """Quality of one assertion or live test."""
+    """All figures of one assertion."""
 
     flags: int
     """Of all revisions, since the beginning."""

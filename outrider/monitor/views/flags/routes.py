@@ -1,4 +1,4 @@
-"""Pages of flags."""
+"""Routes of flags and their reviews."""
 
 import dataclasses
 from typing import Annotated, Any, TypeAlias

@@ -1,4 +1,4 @@
-"""API of behavioral outcomes: matrix over versions, one outcome, and outside ones."""
+"""Routes of behavioral tests: outcomes by version, live ones, published ones, new cases."""
 
 import dataclasses
 from dataclasses import asdict

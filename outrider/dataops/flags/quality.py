@@ -88,7 +88,7 @@ class AssertionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertionQuality(AssertionFacts):
-    """All figures of one assertion."""
+    """Quality of one assertion or live test."""
 
     flags: int
     """Of all revisions, since the beginning."""

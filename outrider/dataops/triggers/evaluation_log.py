@@ -33,7 +33,7 @@ class TriggerMemory:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRow:
-    """Evaluation of a trigger; equal ones in a row are one."""
+    """Evaluation as logged; equal ones in a row are one."""
 
     id: int
     model: str

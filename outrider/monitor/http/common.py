@@ -1,12 +1,10 @@
 """Shared parts of the API's requests and answers."""
 
-import dataclasses
-import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from outrider.assertions.flags.quality import Rate, SuspensionRule, WeightedRate
 from outrider.assertions.statistics.estimation import Estimate
@@ -17,7 +15,7 @@ from outrider.errors import NotFound
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 
-from .declared import FieldsOf, RateFigures
+from .declared import FieldsOf
 from .problem import ProblemError, problem
 
 Limit: TypeAlias = Annotated[int, Query(ge=1, le=1000)]
@@ -42,6 +40,19 @@ def suspension_rule(settings: Settings) -> SuspensionRule:
     """Rule for proposing an assertion's suspension."""
     rule = settings.quality
     return SuspensionRule(rule.min_precision, rule.min_outcomes, rule.max_fire_rate)
+
+
+class RateFigures(TypedDict):
+    """Share with its 95 % interval and its estimator."""
+
+    hits: int
+    trials: int
+    share: float | None
+    low: float
+    high: float
+    method: Literal["weighted", "none", "plain"]
+    effective: float
+    basis: str
 
 
 EstimateFacts: TypeAlias = Annotated[
@@ -77,20 +88,6 @@ def timed(row: dict[str, Any]) -> dict[str, Any]:
     return {
         key.removesuffix("_us"): iso(value) if key.endswith("_us") else value for key, value in row.items()
     }
-
-
-def plain(value: Any, *, without: Sequence[str] = ()) -> Any:
-    """Value of JSON: of a dataclass its fields as :func:`timed`, a rate's figures, null for a NaN."""
-    if isinstance(value, Rate):
-        return rate_json(value)
-    if dataclasses.is_dataclass(value):
-        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-        return timed({name: plain(one) for name, one in fields.items() if name not in without})
-    if isinstance(value, Mapping):
-        return {name: plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def iso(value: int | None) -> str | None:

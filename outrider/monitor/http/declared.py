@@ -4,14 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 from typing_extensions import TypedDict
-
-from outrider.assertions.flags.quality import Rate
 
 T = TypeVar("T")
 Time: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
@@ -50,22 +48,6 @@ else:
             return declared(body)
 
 
-class RateFigures(TypedDict):
-    """Share with its 95 % interval and its estimator."""
-
-    hits: int
-    trials: int
-    share: float | None
-    low: float
-    high: float
-    method: Literal["weighted", "none", "plain"]
-    effective: float
-    basis: str
-
-
-_OF_RATES = {Rate: RateFigures, Mapping[str, Rate]: dict[str, RateFigures]}
-
-
 @dataclass(frozen=True, eq=False)
 class FieldsOf:
     """Dictionary made of a dataclass, declared as metadata of ``Annotated``.
@@ -82,8 +64,6 @@ class FieldsOf:
         Fields of the row that are left out.
     more
         Fields beside those of the row, or in their place.
-    doc
-        Description of the type; by default the summary of the row.
     """
 
     row: type
@@ -91,7 +71,6 @@ class FieldsOf:
     times: bool = False
     without: tuple[str, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
-    doc: str = ""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return handler.generate_schema(self._type)
@@ -99,14 +78,12 @@ class FieldsOf:
     @cached_property
     def _type(self) -> Any:
         made: Any = TypedDict(self.name, self._fields())  # type: ignore[misc]  # named while running
-        made.__doc__ = self.doc or (self.row.__doc__ or "").partition("\n\n")[0]
+        made.__doc__ = (self.row.__doc__ or "").partition("\n\n")[0]
         return made
 
     def _fields(self) -> dict[str, Any]:
         hints = get_type_hints(self.row, include_extras=True)
-        own = {
-            each.name: _OF_RATES.get(kind := hints[each.name], kind) for each in dataclasses.fields(self.row)
-        }
+        own = {each.name: hints[each.name] for each in dataclasses.fields(self.row)}
         kept = {name: kind for name, kind in own.items() if name not in self.without}
         if self.times:
             kept = dict(_timed(name, kind) for name, kind in kept.items())

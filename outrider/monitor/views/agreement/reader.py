@@ -13,8 +13,8 @@ from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.counters import counts_by_slot, figures_of
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.tables import SuiteOutcome, table_of
-from outrider.monitor.http.common import iso, rate_json
-from outrider.monitor.http.declared import RateFigures, Time
+from outrider.monitor.http.common import RateFigures, iso, rate_json
+from outrider.monitor.http.declared import Time
 from outrider.monitor.stream.answer_costs import AnswerCost, read_costs
 from outrider.monitor.views.fairness.reader import GroupGaps, newest_gaps
 from outrider.monitor.views.overview.reader import read_overview

@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from outrider.assertions.flags.quality import Detection, Overlap
+from outrider.assertions.flags.quality import LeadTime, Overlap
 from outrider.dataops.flags import quality
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.flags.quality import (
@@ -21,8 +21,8 @@ from outrider.dataops.flags.quality import (
 )
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
-from outrider.monitor.http.common import MOST_S, RequestBody, end_us, iso, plain, rate_json, timed
-from outrider.monitor.http.declared import FieldsOf, RateFigures, Time, declared
+from outrider.monitor.http.common import MOST_S, RateFigures, RequestBody, end_us, iso, rate_json, timed
+from outrider.monitor.http.declared import FieldsOf, Time, declared
 from outrider.monitor.http.responses import encoded
 from outrider.monitor.http.routes import change, form, page, view
 from outrider.monitor.queries import queries
@@ -62,23 +62,36 @@ class Overlaps(TypedDict):
     overlaps: list[OverlapFacts]
 
 
-AssertionFigures: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        AssertionQuality,
-        "AssertionFigures",
-        times=True,
-        without=("cost_us",),
-        more={
-            "cost_us": float | None,
-            "suspended_until": Time | None,
-            "detection": Annotated[
-                dict[str, Any],
-                FieldsOf(Detection, "DetectionFigures", doc="Separation of errors from right answers."),
-            ],
-        },
-    ),
-]
+class DetectionFigures(TypedDict):
+    """Separation of errors from right answers."""
+
+    coverage: RateFigures
+    false_failures: RateFigures
+    errors: RateFigures
+
+
+class AssertionFigures(TypedDict):
+    """All figures of one assertion."""
+
+    name: str
+    kind: str
+    level: str
+    description: str
+    owner: str
+    revision: str
+    flags: int
+    reads: tuple[str, ...]
+    reviewed: int
+    fire_rate: RateFigures
+    precision: RateFigures
+    by_slice: dict[str, RateFigures]
+    detection: DetectionFigures
+    lead: LeadTime
+    cost_us: float | None
+    suspended_until: Time | None
+    suspension: str
+    last_strike: str | None
+    proposal: tuple[str, ...]
 
 
 class AssertionReport(TypedDict):
@@ -146,11 +159,34 @@ def resume_assertion(service: Service, model: str, name: str) -> SuspensionState
     return {"name": name, "suspended_until": None, "suspension": ""}
 
 
-def quality_json(found: AssertionQuality) -> dict[str, Any]:
+def quality_json(found: AssertionQuality) -> AssertionFigures:
     """Figures of an assertion as JSON."""
-    until = iso(found.suspended_until_us or None)
-    body: dict[str, Any] = plain(found, without=("cost_us",))
-    return body | {"cost_us": found.cost_us, "suspended_until": until}
+    detection = found.detection
+    return {
+        "name": found.name,
+        "kind": found.kind,
+        "level": found.level,
+        "description": found.description,
+        "owner": found.owner,
+        "revision": found.revision,
+        "flags": found.flags,
+        "reads": found.reads,
+        "reviewed": found.reviewed,
+        "fire_rate": rate_json(found.fire_rate),
+        "precision": rate_json(found.precision),
+        "by_slice": {part: rate_json(rate) for part, rate in found.by_slice.items()},
+        "detection": {
+            "coverage": rate_json(detection.coverage),
+            "false_failures": rate_json(detection.false_failures),
+            "errors": rate_json(detection.errors),
+        },
+        "lead": found.lead,
+        "cost_us": found.cost_us,
+        "suspended_until": iso(found.suspended_until_us or None),
+        "suspension": found.suspension,
+        "last_strike": found.last_strike,
+        "proposal": found.proposal,
+    }
 
 
 def overlap_json(pair: Overlap) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,6 @@ from outrider.dataops.ledger.class_words import NUMBER
 from outrider.dataops.ledger.group_columns import attribute_of, columns_of
 from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.ledger.stated_values import OTHERS
-from outrider.monitor.http.common import plain
-from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.queries.newest_records import Words
 from outrider.monitor.views.series.answer import SeriesReport, SeriesRequest, groups_json
 from outrider.monitor.views.series.groups import GroupCut, answers_of, grouped_by
@@ -78,15 +76,19 @@ class GroupFacts(TypedDict):
     metrics: dict[str, MetricFigures]
 
 
-GapFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        GroupGap,
-        "GapFacts",
-        more={"metric": str}
-        | dict.fromkeys(("value", "low", "high", "ratio", "ratio_low", "ratio_high"), float | None),
-    ),
-]
+class GapFacts(TypedDict):
+    """Difference and ratio between a metric's highest and lowest group."""
+
+    metric: str
+    value: float | None
+    low: float | None
+    high: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    highest: str
+    lowest: str
+    left_out: list[str]
 
 
 class FairnessFigures(TypedDict):
@@ -232,7 +234,21 @@ def figures_json(found: GroupFigures) -> FairnessFigures:
         "labelled": found.labelled,
         "labels_were_asked_for": found.asked,
         "groups": list(groups.values()),
-        "gaps": plain(found.gaps),
+        "gaps": [
+            {
+                "metric": gap.metric,
+                "value": _or_none(gap.value),
+                "low": _or_none(gap.low),
+                "high": _or_none(gap.high),
+                "ratio": _or_none(gap.ratio),
+                "ratio_low": _or_none(gap.ratio_low),
+                "ratio_high": _or_none(gap.ratio_high),
+                "highest": gap.highest,
+                "lowest": gap.lowest,
+                "left_out": list(gap.left_out),
+            }
+            for gap in found.gaps
+        ],
     }
 
 

@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias
 
-from outrider.monitor.http.common import rate_json
-from outrider.monitor.http.declared import FieldsOf, RateFigures
+from outrider.monitor.http.common import RateFigures, rate_json
+from outrider.monitor.http.declared import FieldsOf
 
 from .reader import AssertionView, LiveTestView
 

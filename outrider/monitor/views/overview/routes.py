@@ -9,8 +9,8 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.state.database import now_us
-from outrider.monitor.http.common import rate_json
-from outrider.monitor.http.declared import FieldsOf, RateFigures, declared
+from outrider.monitor.http.common import RateFigures, rate_json
+from outrider.monitor.http.declared import FieldsOf, declared
 from outrider.monitor.http.responses import encoded
 from outrider.monitor.http.routes import page, view
 from outrider.monitor.queries import improvement

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,21 +17,13 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 from typing_extensions import TypedDict
 
-from outrider.assertions.statistics.weak_slices import (
-    LEAST_ROWS,
-    Condition,
-    WeakSlice,
-    WeakSlices,
-    find_weak_slices,
-)
+from outrider.assertions.statistics.weak_slices import LEAST_ROWS, WeakSlice, WeakSlices, find_weak_slices
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.stored_rows import has_row
 from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.state.database import open_database
 from outrider.dataops.state.tables import AssertionRow, Flag, FlagRecord, table_of
-from outrider.monitor.http.common import plain
-from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.process.helper import begin_helping
 from outrider.monitor.queries.long_reads import LongReads
@@ -85,19 +77,30 @@ class SliceSearch:
         return facts
 
 
-ConditionFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(Condition, "ConditionFacts", more={"operator": str}, doc="Condition on one column."),
-]
-SliceFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        WeakSlice,
-        "SliceFacts",
-        more={"slice": str, "conditions": list[ConditionFacts], "proven": bool},
-        doc="Slice that is worse than the rest, or was proposed as one.",
-    ),
-]
+class ConditionFacts(TypedDict):
+    """Condition on one column."""
+
+    column: str
+    operator: str
+    value: str | float | bool | None
+
+
+class SliceFacts(TypedDict):
+    """Slice that is worse than the rest, or was proposed as one."""
+
+    slice: str
+    conditions: list[ConditionFacts]
+    proven: bool
+    p: float
+    rows: int
+    share: float
+    rate: float
+    low: float
+    high: float
+    rest: float
+    more: float
+    more_low: float
+    more_high: float
 
 
 class WeakSliceFacts(TypedDict):
@@ -188,12 +191,31 @@ def slices_json(one: FoundSlices) -> WeakSliceFacts:
         "proven_on": found.rows,
         "rate": None if np.isnan(found.rate) else found.rate,
         "error": found.error,
-        "slices": [
-            plain(each) | {"slice": str(each), "proven": each in found.proven} for each in found.slices
-        ],
+        "slices": [_slice(each, is_proven=each in found.proven) for each in found.slices],
         "left_out": found.left_out,
         "stretch": found.stretch,
         "note": one.note,
+    }
+
+
+def _slice(one: WeakSlice, *, is_proven: bool) -> SliceFacts:
+    return {
+        "slice": str(one),
+        "conditions": [
+            {"column": condition.column, "operator": condition.operator, "value": condition.value}
+            for condition in one.conditions
+        ],
+        "proven": is_proven,
+        "p": one.p,
+        "rows": one.rows,
+        "share": one.share,
+        "rate": one.rate,
+        "low": one.low,
+        "high": one.high,
+        "rest": one.rest,
+        "more": one.more,
+        "more_low": one.more_low,
+        "more_high": one.more_high,
     }
 
 

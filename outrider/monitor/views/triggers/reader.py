@@ -1,6 +1,6 @@
 """Triggers of retraining and their log, for API and pages."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
@@ -10,29 +10,34 @@ from outrider.dataops.triggers import evaluation_log
 from outrider.dataops.triggers.decision import held
 from outrider.dataops.triggers.evaluation_log import EvaluationRow, SuggestionRow
 from outrider.dataops.triggers.inputs import read_history
-from outrider.monitor.http.common import iso, plain
-from outrider.monitor.http.declared import FieldsOf, Time
+from outrider.monitor.http.common import iso
+from outrider.monitor.http.declared import Time
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.views.service import Service
 
-_UNSAID = "id", "model"
-TriggerEvaluation: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        EvaluationRow,
-        "TriggerEvaluationFigures",
-        times=True,
-        without=_UNSAID,
-        more=dict.fromkeys(("since", "until"), Time | None),
-    ),
-]
+
+class TriggerEvaluationFigures(TypedDict):
+    """Evaluation of a trigger; equal ones in a row are one."""
+
+    trigger: str
+    outcome: str
+    """``fired``, ``suggested``, ``held`` or ``quiet``."""
+    reason: str
+    why: str
+    score: float | None
+    threshold: float | None
+    inputs: dict[str, Any]
+    since: Time | None
+    until: Time | None
+    times: int
+    job: str | None
 
 
 class TriggerFigures(TypedDict):
     """Trigger that is set, with its newest evaluation."""
 
     trigger: str
-    last: TriggerEvaluation | None
+    last: TriggerEvaluationFigures | None
 
 
 class SuggestionFigures(TypedDict):
@@ -67,7 +72,7 @@ class TriggerList(TypedDict):
     settings: dict[str, Any]
     triggers: list[TriggerFigures]
     suggestions: list[SuggestionFigures]
-    evaluations: list[TriggerEvaluation]
+    evaluations: list[TriggerEvaluationFigures]
 
 
 def list_triggers(
@@ -97,11 +102,11 @@ def list_triggers(
         },
         "settings": {"labelled_flags": own.labelled_flags, **own.triggers.model_dump(mode="json")},
         "triggers": [
-            {"trigger": name, "last": plain(last[name], without=_UNSAID) if name in last else None}
+            {"trigger": name, "last": evaluation_json(last[name]) if name in last else None}
             for name in own.active_triggers
         ],
         "suggestions": [suggestion_json(one, settings.training_command(model)) for one in suggestions],
-        "evaluations": [plain(row, without=_UNSAID) for row in log],
+        "evaluations": [evaluation_json(row) for row in log],
     }
 
 
@@ -109,6 +114,23 @@ def triggers_of(service: Service, model: str) -> TriggerList | None:
     """Triggers of a model for its pages; None for one that is not configured."""
     own = service.settings.models.get(model)
     return None if own is None else list_triggers(service.engine, model, own, now_us=now_us())
+
+
+def evaluation_json(row: EvaluationRow) -> TriggerEvaluationFigures:
+    """Evaluation for the API."""
+    return {
+        "trigger": row.trigger,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "why": row.why,
+        "score": row.score,
+        "threshold": row.threshold,
+        "inputs": row.inputs,
+        "since": iso(row.since_us),
+        "until": iso(row.until_us),
+        "times": row.times,
+        "job": row.job,
+    }
 
 
 def suggestion_json(row: SuggestionRow, command: str) -> SuggestionFigures:

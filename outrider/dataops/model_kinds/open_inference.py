@@ -1,7 +1,7 @@
 """Models behind the Open Inference Protocol (V2), as JSON tensors."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.columns import is_tensor
+from outrider.behavioral_tests.asking import joined
 from outrider.errors import ConfigError
 
 from .class_outputs import classes_array, read_probs, softmax, stacked
-from .endpoint_line import Line, positive, watched
 from .source import Source
 
 NUMBERS: Mapping[str, Any] = {
@@ -46,15 +46,18 @@ class V2Tensors:
         if self._scores not in ("probs", "logits"):
             raise ConfigError(f"options.scores: probs or logits expected, got {self._scores!r}")
 
-    def encode(self, batch: Batch) -> list[dict[str, Any]]:
-        """Tensors of the records, as JSON."""
+    def encode(self, batch: Batch, /) -> dict[str, Any]:
+        """Body for some records."""
         grouped = {field for fields in self._tensors.values() for field in fields}
         alone = [name for name in self._inputs or _inputs(batch) if name not in grouped]
         tensors = [_tensor(name, stacked(batch, fields)) for name, fields in self._tensors.items()]
-        return tensors + [_tensor(name, _values(batch, name)) for name in alone]
+        return {"inputs": tensors + [_tensor(name, _values(batch, name)) for name in alone]}
 
-    def decode(self, body: Mapping[str, Any], rows: int) -> dict[str, NDArray[Any]]:
-        """Answers by name, one per record; ValueError for another form."""
+    def decode(self, bodies: Iterable[Mapping[str, Any]], rows: Sequence[int], /) -> dict[str, NDArray[Any]]:
+        """Answers by name."""
+        return joined([*map(self._outputs_of, bodies, rows)])
+
+    def _outputs_of(self, body: Mapping[str, Any], rows: int) -> dict[str, NDArray[Any]]:
         tensors = body.get("outputs")
         if not isinstance(tensors, list) or not tensors:
             raise ValueError(f"{self._url}: outputs expected, got {str(body)[:200]}")
@@ -72,30 +75,6 @@ class V2Tensors:
             return answers
         scores = answers.pop(found[0])
         return read_probs(scores if self._scores == "probs" else softmax(scores), self._classes) | answers
-
-
-class V2Model:
-    """A Predictor that posts blocks to ``/v2/models/NAME/infer``."""
-
-    def __init__(self, source: Source, line: Line) -> None:
-        self._form = V2Tensors(source)
-        self._line = line
-        self._rows = int(positive(source.options, "block_rows", 256))
-
-    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
-        """Answer every record, block by block."""
-        found: dict[str, NDArray[Any]] = watched(self._line, lambda: self._ask(batch))
-        return found
-
-    def _ask(self, batch: Batch) -> dict[str, NDArray[Any]]:
-        parts = []
-        for start in range(0, batch.rows, self._rows):
-            block = batch.slice(start, min(self._rows, batch.rows - start))
-            body = self._line.post({"inputs": self._form.encode(block)})
-            parts.append(self._form.decode(body, block.rows))
-        if any(part.keys() != parts[0].keys() for part in parts):
-            raise ValueError(f"{self._line.url} answers with other tensors from request to request")
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _named(options: Mapping[str, Any], key: str) -> dict[str, tuple[str, ...]]:

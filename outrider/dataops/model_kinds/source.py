@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from outrider.errors import ConfigError
+
 Kind = Literal["torch", "hf", "onnx", "function", "endpoint"]
 """A declared ``torch.nn.Module``, a Hugging Face folder, an ONNX file, a function, a model elsewhere."""
 KeptRole = Literal["folder", "adapter", "artefacts"]
@@ -64,6 +66,19 @@ class Source:
         default = None if self.is_uploaded else KEY_ENV
         found: str | None = self.options.get(ALLOWED, self.options).get("key_env", default)
         return found
+
+    def positive(self, name: str, default: float) -> float:
+        """Option that is a number above zero.
+
+        Raises
+        ------
+        ConfigError
+            If it is not.
+        """
+        value = self.options.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise ConfigError(f"options.{name}: a number above 0 expected, got {value!r}")
+        return float(value)
 
     def to_json(self) -> str:
         """Text that :meth:`from_json` reads; equal sources give equal texts."""

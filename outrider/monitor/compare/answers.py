@@ -11,16 +11,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.behavioral_tests.asking.server import Fate
 from outrider.errors import SchemaMismatch
 
 from .questions import MODEL
 
 Outputs = Mapping[str, NDArray[Any]]
-Fate = Literal["answered", "refused", "late", "failed", "unreadable", "unasked"]
-"""What became of a question: an answer, a status 4xx, none in time, none at all, or one of another form.
-
-``unasked``: it never left this machine, which says nothing of the system.
-"""
 NumberKind = Literal["class", "number"]
 """What an output is that comes as 1 from one side and as 1.0 from the other."""
 
@@ -34,7 +30,7 @@ class Answers:
     outputs
         ``outputs.*``, aligned with the questions; nulls where there is no answer.
     fate
-        A :data:`Fate` for each question, shape (rows,).
+        A :data:`~outrider.behavioral_tests.asking.server.Fate` for each question, shape (rows,).
     why
         Reason of each question without an answer, empty for the others, shape (rows,).
     latency_s

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions import Batch
-from outrider.dataops.state.in_threads import in_threads
+from outrider.behavioral_tests.asking.server import Fate, ModelServer, in_threads
 from outrider.errors import ConfigError
 from outrider.monitor.intake.protocols.chat_columns import content_text
 
-from .answers import Answers, Fate
+from .answers import Answers
 from .completions import NAMES, OtherForm, answer_fields, parsed_answer, tokens
-from .exchange import AskedServer
-from .known_answers import KnownAnswers
+from .known_answers import KnownAnswers, is_cache_hit
 from .questions import MODEL, REQUEST, Members, members_of, raw, value_of
 
 ROUND_BYTES = 134_217_728
@@ -68,7 +67,7 @@ class ChatAsker:
         self,
         name: str,
         url: str,
-        server: AskedServer,
+        server: ModelServer,
         *,
         model: str | None = None,
         system: str | None = None,
@@ -144,7 +143,7 @@ class ChatAsker:
             url, content = self.request(body)
         except (ValueError, msgspec.MsgspecError) as error:
             return _Reply("unasked", str(error))
-        found = self._server.post(url, content)
+        found = self._server.post(content, url=url)
         if found.fate != "answered":
             return _Reply(found.fate, found.why)
         try:
@@ -158,7 +157,7 @@ class ChatAsker:
         if other:
             with self._lock:
                 self.borrowed[other] += 1
-        is_cached = found.is_cached or is_known
+        is_cached = is_known or is_cache_hit(found.headers)
         model = answer.get("model")
         named = model[:_NAME] if isinstance(model, str) else ""
         return _Reply("answered", "", fields, found.latency_s, tokens(answer), is_cached, named)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.judged import JudgedPairs
-from outrider.behavioral_tests import chat
+from outrider.behavioral_tests.asking.chat import judging_messages
 
 from .answers import Asker
 from .questions import MODEL, REQUEST
@@ -97,7 +97,7 @@ def judged_pairs(judged: Mapping[str, float], labels: Mapping[str, float], seed:
 
 def _body(pair: dict[str, Any], one: str, two: str) -> str:
     values = {"question": _question(pair), "answer_1": pair[one], "answer_2": pair[two]}
-    messages = chat.judging_messages(_PROMPT, values)
+    messages = judging_messages(_PROMPT, values)
     return json.dumps({"messages": messages, "temperature": 0, "max_tokens": 8})
 
 

@@ -1,14 +1,17 @@
 """Answers given before, by which a cache is known."""
 
 import hashlib
+import re
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
 
 from .questions import members_of, value_of
 
 REMEMBERED = 20_000
 """Answers whose digests are kept."""
+_HIT = re.compile(r"\bhit\b|_hit\b", re.IGNORECASE)
 
 
 class KnownAnswers:
@@ -54,3 +57,20 @@ class KnownAnswers:
 def _is_drawn(question: bytes) -> bool:
     temperature = value_of(members_of(question), "temperature")
     return isinstance(temperature, int | float) and temperature > 0
+
+
+def is_cache_hit(headers: Mapping[str, str]) -> bool:
+    """Test for an answer that a cache gave, by its headers.
+
+    Examples
+    --------
+    >>> is_cache_hit({"x-cache": "HIT from edge"}), is_cache_hit({"age": "0"}), is_cache_hit({"age": "7"})
+    (True, False, True)
+    """
+    for name, value in headers.items():
+        lower = name.lower()
+        if lower == "x-litellm-cache-key" or (lower == "age" and value.strip().lstrip("0").isdigit()):
+            return True
+        if "cache" in lower and _HIT.search(value):
+            return True
+    return False

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.behavioral_tests.asking.server import Fate
 from outrider.dataops.model_kinds.source import Source, Task
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import LATE
@@ -23,7 +24,7 @@ from outrider.monitor.engine.launch import Launch
 from outrider.monitor.engine.single_version import SingleVersion
 from outrider.monitor.intake.protocols.chat_columns import input_fields
 
-from .answers import Answers, Fate, GatheredAnswers
+from .answers import Answers, GatheredAnswers
 from .questions import REQUEST
 from .records_asker import only_inputs
 

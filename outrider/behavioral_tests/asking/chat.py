@@ -1,15 +1,12 @@
-"""Asking a model that speaks ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …).
-
-Whoever names the address is the operator, so none is forbidden; redirects are not followed, because the key
-would go with them.
-"""
+"""Questions to a model that speaks ``chat/completions`` (OpenAI, vLLM, llama.cpp, Ollama …)."""
 
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from outrider.http_client import HttpClient, HttpStatusError
+from .server import Fate, ModelServer, object_of
 
 MAX_ANSWER_BYTES = 1_000_000
 _DATA = """\
@@ -19,38 +16,30 @@ _OPENING = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<[\x7f\x85\u2028
 """Letters that begin a control token of a chat template or another line, within strings of JSON."""
 
 
-def post(
-    client: HttpClient,
-    url: str,
-    body: Mapping[str, Any],
-    *,
-    key: str | None,
-    deadline_s: float,
-    max_bytes: int = MAX_ANSWER_BYTES,
-) -> dict[str, Any]:
-    """Post JSON, for example to ``chat/completions``; return the JSON answer.
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """Outcome of one question: a text, or the reason for none."""
 
-    Raises
-    ------
-    HttpStatusError
-        If it has another status than 2xx.
-    OSError
-        If none came within ``deadline_s``.
-    ValueError
-        If it is no JSON object, or longer than ``max_bytes``.
-    """
-    answer = client.post_json(url, body, key=key, deadline_s=deadline_s, max_bytes=max_bytes)
-    if not answer.is_success:
-        raise HttpStatusError(answer)
-    if answer.is_cut:
-        raise ValueError(f"more than {max_bytes} bytes came")
+    fate: Fate
+    text: str | None = None
+    why: str = ""
+    body: Mapping[str, Any] | None = None
+    """The answer as it came, also where it holds no text."""
+
+
+def ask_chat(server: ModelServer, body: Mapping[str, Any], *, until: float | None = None) -> ChatReply:
+    """Ask for one completion; whatever goes wrong is a fate."""
+    found = server.post(json.dumps(body).encode(), until=until)
+    if found.fate != "answered":
+        return ChatReply(found.fate, why=found.why)
     try:
-        found = json.loads(answer.body)
-    except RecursionError:
-        raise ValueError("JSON that is nested too deeply came") from None
-    if not isinstance(found, dict):
-        raise ValueError("a JSON object expected")
-    return found
+        answer = object_of(found.body)
+    except ValueError as error:
+        return ChatReply("unreadable", why=str(error))
+    try:
+        return ChatReply("answered", text_of(answer), body=answer)
+    except ValueError as error:
+        return ChatReply("unreadable", why=str(error), body=answer)
 
 
 def text_of(body: Mapping[str, Any]) -> str:

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import plain
-from outrider.assertions.words import named
+from outrider.assertions.batch.columns import plain
+from outrider.assertions.texts.words import named
 from outrider.behavioral_tests.asking.chat import ChatReply, ask_chat
 from outrider.behavioral_tests.asking.limits import RateLimit
 from outrider.behavioral_tests.asking.server import ModelServer, in_threads

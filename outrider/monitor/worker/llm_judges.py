@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import plain
+from outrider.assertions.batch.columns import plain
 from outrider.behavioral_tests.asking.chat import MAX_ANSWER_BYTES, ask_chat, judging_messages
 from outrider.behavioral_tests.asking.server import ModelServer, in_threads
 from outrider.dataops.judges import Reply, slot_of, version_of

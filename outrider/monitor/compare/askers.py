@@ -34,27 +34,7 @@ _PRIVATE = (".local", ".internal", ".localhost", ".svc", ".lan", ".home.arpa")
 
 @dataclass(frozen=True, slots=True)
 class AskOptions:
-    """Options of asking one system.
-
-    Attributes
-    ----------
-    name
-        As reports call it; default: its address or path.
-    deadline_s
-        For one answer.
-    parallel
-        Questions under way at an address.
-    rate
-        Most questions a second to one server.
-    key_env, production_key_env
-        Environment variables with the system's key, and with production's, whom a prompt is put to.
-    model
-        Name to call a server's model by.
-    limits
-        Rates by ``host:port``, shared by all systems of a comparison.
-    known
-        Answers given before, shared as well.
-    """
+    """Options of asking one system; ``rate`` is per server, ``deadline_s`` per answer."""
 
     name: str = ""
     deadline_s: float = 30.0
@@ -62,31 +42,22 @@ class AskOptions:
     rate: float | None = None
     key_env: str = "OUTRIDER_MODEL_KEY"
     production_key_env: str = "OUTRIDER_MODEL_KEY"
+    """Of production, whose model a prompt is put to."""
     model: str | None = None
     limits: dict[str, RateLimit] = field(default_factory=dict)
+    """By ``host:port``, shared by all systems of a comparison, as ``known`` is."""
     known: KnownAnswers = field(default_factory=KnownAnswers)
 
     def but(self, **changes: Any) -> "AskOptions":
-        """The same with other values; rates stay shared."""
         return replace(self, **changes)
 
 
 def asker_of(
     text: str, options: AskOptions, *, production: str | None = None, folder: Path | None = None
 ) -> Asker:
-    """System of a text; nothing is asked or loaded yet.
+    """System that a text names; nothing is asked or loaded yet.
 
-    Parameters
-    ----------
-    production
-        Address whose model a prompt is put to, or folder that an adapter is laid over.
-    folder
-        What paths are relative to; default the working folder.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such system.
+    A prompt is put to ``production``'s model, and an adapter is laid over ``production``'s folder.
     """
     base = (folder or Path()).resolve()
     if _is_address(text):
@@ -100,24 +71,11 @@ def asker_of(
 def local_asker(
     text: str, options: AskOptions, *, folder: Path | None = None, base: Path | None = None
 ) -> LocalAsker:
-    """Model of this machine.
-
-    Parameters
-    ----------
-    base
-        Folder that an adapter is laid over.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such model.
-    """
     model = local_model(text, folder or Path().resolve(), base=base)
     return LocalAsker(options.name or text, model, deadline_s=options.deadline_s)
 
 
 def public_hosts(candidates: Sequence[str], production: str | None) -> list[str]:
-    """Public hosts of candidates that are not production's."""
     own = _host(production) if production is not None and _is_address(production) else ""
     hosts = dict.fromkeys(_host(each) for each in candidates if _is_address(each))
     return [host for host in hosts if host != own and _is_public(host)]

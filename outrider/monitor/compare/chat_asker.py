@@ -32,7 +32,7 @@ _NAME = 200
 
 
 class CannotAsk(ValueError):  # noqa: N818 - reads as the thing it is
-    """A request that this system cannot be asked; the message says why."""
+    """A request that this system cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +47,9 @@ class _Reply:
 
 
 class ChatAsker:
-    """Server of ``chat/completions`` and ``completions``.
+    """Server of ``chat/completions`` and ``completions``, whichever of them ``url`` names.
 
-    Parameters
-    ----------
-    url
-        Address of either; the other is found beside it.
-    model
-        Name to call the model by; None: as the request names it, else the server's only one.
-    system
-        Prompt that takes the place of the first message of the system, or is put in front.
-    parallel
-        Questions under way.
-    known
-        Answers of all systems that are asked.
+    ``model`` is what every request names; None: as recorded, else the server's only model.
     """
 
     def __init__(
@@ -89,17 +78,9 @@ class ChatAsker:
 
     @property
     def retries(self) -> int:
-        """Questions asked a second time at the server's request."""
         return self._server.retries
 
     def ask(self, questions: Batch, /) -> Answers:
-        """Answers to all questions.
-
-        Raises
-        ------
-        ConfigError
-            If the questions are no requests of completions.
-        """
         if not questions.has(REQUEST):
             there = ", ".join(name for name in questions.names if name.startswith("inputs."))
             raise ConfigError(
@@ -111,17 +92,9 @@ class ChatAsker:
         replies = in_threads(self._parallel, [partial(self._one, body, budget) for body in bodies])
         return _answers(questions, replies)
 
-    def close(self) -> None:
-        """Leave connections to the client."""
+    def close(self) -> None: ...
 
     def request(self, body: str) -> tuple[str, bytes]:
-        """Address and body of a question.
-
-        Raises
-        ------
-        CannotAsk
-            If it cannot be put to this system.
-        """
         given = members_of(body.encode())
         members = dict(given)
         if bytes(members.get("stream", b"false")) != b"false":
@@ -198,7 +171,7 @@ def with_system(messages: msgspec.Raw, system: str) -> msgspec.Raw:
 
 
 def system_prompt(questions: Batch) -> str | None:
-    """System prompt of the first question; None without one."""
+    """System prompt of the first question."""
     if not questions.has(REQUEST) or not questions.rows:
         return None
     try:

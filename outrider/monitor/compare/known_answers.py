@@ -15,10 +15,7 @@ _HIT = re.compile(r"\bhit\b|_hit\b", re.IGNORECASE)
 
 
 class KnownAnswers:
-    """Digests of all answers, to tell a cache by equal bytes.
-
-    Only where an answer is drawn or named anew: others are equal anyway.
-    """
+    """Digests of all answers, to tell a cache by equal bytes."""
 
     def __init__(self) -> None:
         self._bodies: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
@@ -27,14 +24,7 @@ class KnownAnswers:
         self._lock = threading.Lock()
 
     def meets(self, name: str, question: bytes, answer: bytes, id_: Any) -> tuple[bool, str]:
-        """Test for an answer that was given before.
-
-        Returns
-        -------
-        tuple
-            Whether a system gave the very bytes to the same question before, and the name of another one that
-            gave them, with their id, to any.
-        """
+        """Test for an answer of a cache; then the other system that gave it before, with its id."""
         found = hashlib.sha256(answer).digest()
         key = name, hashlib.sha256(question).digest()
         with self._lock:

@@ -36,17 +36,9 @@ class RecordsAsker:
 
     @property
     def retries(self) -> int:
-        """Questions asked a second time at the server's request."""
         return self._server.retries
 
     def ask(self, questions: Batch, /) -> Answers:
-        """Answers to all questions.
-
-        Raises
-        ------
-        ConfigError
-            If the questions are requests of completions.
-        """
         if questions.has(REQUEST):
             raise ConfigError(
                 f"{self.name} takes records of fields, but the traffic holds completions: name an address "
@@ -61,8 +53,7 @@ class RecordsAsker:
         in_threads(self._parallel, [partial(self._ask, block, gathered) for block in blocks])
         return gathered.answers()
 
-    def close(self) -> None:
-        """Leave connections to the client."""
+    def close(self) -> None: ...
 
     def _ask(self, block: _Block, into: GatheredAnswers) -> None:
         """Ask a block; its questions one by one where the block as a whole is refused."""
@@ -86,7 +77,6 @@ class RecordsAsker:
         into.answered(block.rows, outputs, latency_s=found.latency_s, is_cached=is_cache_hit(found.headers))
 
     def _apart(self, block: _Block, into: GatheredAnswers, fate: Fate, why: str) -> None:
-        """Ask the questions of a block one by one, or note why a single one has no answer."""
         if len(block.rows) == 1:
             into.missing(block.rows, fate, why)
             return
@@ -95,7 +85,6 @@ class RecordsAsker:
 
 
 def only_inputs(questions: Batch) -> Batch:
-    """Questions without recorded answers and labels."""
     kept = [n for n in questions.names if not n.startswith(("outputs.", "label."))]
     if len(kept) == len(questions.names):
         return questions

@@ -147,7 +147,7 @@ def chat_generator(
         messages = [{"role": "user", "content": prompt}]
         reply = ask_chat(server, {"model": model, "messages": messages, "temperature": temperature})
         if reply.text is None:
-            raise ServerError(f"{url} gave no cases: {reply.why}")
+            raise ServerError(f"{server.name} gave no cases: {reply.why}")
         return parse_items(reply.text)
 
     return generate

@@ -17,24 +17,12 @@ class RecordForm(Protocol):
     """Form in which records travel."""
 
     def encode(self, batch: Batch, /) -> dict[str, Any]:
-        """Body for some records.
-
-        Raises
-        ------
-        ValueError, TypeError, KeyError
-            If the form cannot hold them.
-        """
+        """Body for some records; raises where the form cannot hold them."""
 
     def decode(
         self, bodies: Iterable[Mapping[str, Any]], rows: Sequence[int], /
     ) -> Mapping[str, NDArray[Any]]:
-        """Answers by name, of bodies for so many rows each.
-
-        Raises
-        ------
-        ValueError
-            If a body is of another form.
-        """
+        """Answers by name; ValueError for bodies of another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +31,10 @@ class V1Instances:
 
     ``{"instances": [{"age": 41, …}, …]}`` is answered by ``{"predictions": [{"label": 1, …}, …]}``, one
     entry per instance, in order; an entry that is a bare value is the ``label``.
-
-    Attributes
-    ----------
-    url
-        For messages.
     """
 
     url: str
+    """Named in messages."""
 
     def encode(self, batch: Batch, /) -> dict[str, Any]:
         """Body for some records."""
@@ -121,7 +105,7 @@ def endpoint(
         If ``url`` is not http or https.
     """
     server = ModelServer(url, deadline_s=timeout_s, key_env=key_env)
-    return ServedModel(server, V1Instances(url), block_rows=block_rows)
+    return ServedModel(server, V1Instances(server.name), block_rows=block_rows)
 
 
 def _array(values: list[Any]) -> NDArray[Any]:

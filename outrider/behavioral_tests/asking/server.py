@@ -60,33 +60,18 @@ class Exchange:
 
 
 class ModelServer:
-    """Client of a served model; safe to use from several threads.
+    """Client of a model behind HTTP, for several threads.
 
     Parameters
     ----------
-    url
-        Asked, unless a question names another address of the server.
-    deadline_s
-        Until the last byte of an answer.
     key_env
         Environment variable with the bearer token, read at each question; None for no key.
     guard
         Checks the address of every connection; None where the operator named the address.
-    limit
-        Questions wait for it.
     breaker
         Of `watched` calls; None for no pauses.
     is_patient
         Whether a question is asked again, once: after a timeout, or 429 or 503 with Retry-After.
-    headers
-        Sent with every question.
-    max_bytes
-        Longest answer.
-
-    Raises
-    ------
-    ValueError
-        If ``url`` is not http or https.
     """
 
     def __init__(
@@ -103,9 +88,12 @@ class ModelServer:
         max_bytes: int = MAX_BYTES,
     ) -> None:
         parts = urlsplit(url)
+        self.place = parts.netloc.rpartition("@")[2]
+        self.name = parts._replace(netloc=self.place, query="", fragment="").geturl()
+        """The address for messages, without what may be a secret."""
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"an http:// or https:// address expected, got {url!r}")
-        self.url, self.place, self.deadline_s = url, parts.netloc, deadline_s
+            raise ValueError(f"an http:// or https:// address expected, got {self.name}")
+        self._url, self.deadline_s = url, deadline_s
         self._key_env, self._max_bytes = key_env, max_bytes
         self._client = HttpClient(url, guard=guard)
         self._limit = limit or RateLimit(None)
@@ -120,16 +108,11 @@ class ModelServer:
     ) -> Exchange:
         """Ask; whatever goes wrong is a fate.
 
-        Parameters
-        ----------
-        questions
-            What the body holds, for the rate limit.
-        until
-            Time of the monotonic clock at which the answer must be there; default ``deadline_s`` from now.
+        The rate limit counts ``questions``; ``until`` is a time of the monotonic clock.
         """
         self._limit.wait(questions)
         until = time.monotonic() + self.deadline_s if until is None else until
-        first = self._exchange("POST", url or self.url, body, until)
+        first = self._exchange("POST", url or self._url, body, until)
         pause_s = self._pause_s(first) if self._is_patient else None
         if pause_s is None or (first.status and pause_s >= until - time.monotonic()):
             return first
@@ -141,7 +124,7 @@ class ModelServer:
             until = time.monotonic() + self.deadline_s
         elif time.monotonic() >= until:
             return first
-        found = self._exchange("POST", url or self.url, body, until)
+        found = self._exchange("POST", url or self._url, body, until)
         is_late = found.fate == "late" and not found.status
         return replace(
             found, latency_s=float("nan"), why=f"{found.why}, asked twice" if is_late else found.why
@@ -166,26 +149,20 @@ class ModelServer:
         found = self.post(json.dumps(body).encode())
         if found.fate != "answered":
             kind = ValueError if found.is_of_the_question else ServerError
-            raise kind(f"{self.url}: {found.why.removeprefix(f'{self.place}: ')}")
+            raise kind(f"{self.name}: {found.why.removeprefix(f'{self.place}: ')}")
         try:
             return object_of(found.body)
         except NotJson as error:
-            raise ServerError(f"{self.url}: {error}") from error
+            raise ServerError(f"{self.name}: {error}") from error
         except ValueError as error:
-            raise ValueError(f"{self.url}: {error}") from error
+            raise ValueError(f"{self.name}: {error}") from error
 
     def watched(self, call: Callable[[], Found]) -> Found:
-        """Result of a call, whose ServerError opens the breaker.
-
-        Raises
-        ------
-        ServerError
-            While the breaker is open.
-        """
+        """Result of a call, whose ServerError opens the breaker."""
         if self._breaker is None:
             return call()
         if not self._breaker.allows():
-            raise ServerError(f"{self.url}: requests pause for a while after one without an answer")
+            raise ServerError(f"{self.name}: requests pause for a while after one without an answer")
         try:
             found = call()
         except ServerError:
@@ -294,15 +271,7 @@ def in_threads(threads: int, work: Sequence[Callable[[], Found]]) -> list[Found]
 
 
 def object_of(body: bytes) -> dict[str, Any]:
-    """JSON object of an answer, which may hold NaN and infinity.
-
-    Raises
-    ------
-    NotJson
-        If it is no JSON.
-    ValueError
-        If it is no object.
-    """
+    """JSON object of an answer, which may hold NaN and infinity."""
     try:
         value = _value_of(body)
     except (ValueError, RecursionError) as error:

@@ -57,7 +57,6 @@ class ChatModel:
             raise ConfigError(f"{source.reference}: inputs or options.prompt expected, for the question")
 
     def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
-        """Answer every record that there is time for."""
         bodies = [self._body | {"messages": messages} for messages in self._messages(batch)]
         replies = self._server.watched(lambda: self._ask(bodies))
         texts = np.array([one.text for one in replies], dtype=object)
@@ -71,7 +70,6 @@ class ChatModel:
         return {"label": np.array(labels, dtype=object), self._output: texts, "error": errors}
 
     def _messages(self, batch: Batch) -> list[list[dict[str, Any]]]:
-        """Messages of every record."""
         if self._prompt is None and self._inputs == ("messages",):
             return [self._talk(json.loads(value)) for value in _column(batch, "messages")]
         names = FIELD.findall(self._prompt) if self._prompt else self._inputs[:1]
@@ -83,7 +81,7 @@ class ChatModel:
         return [[*before, {"role": "user", "content": text}] for text in texts]
 
     def _talk(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Conversation, with ``options.system`` in place of its first system prompt, or in front."""
+        """Conversation with ``options.system`` in place of its first system prompt, or in front."""
         if not self._system:
             return messages
         at = next((at for at, one in enumerate(messages) if one.get("role") in ("system", "developer")), None)
@@ -102,15 +100,13 @@ class ChatModel:
         work = [partial(ask_chat, self._server, body, until=until) for body in bodies[:allowed]]
         asked = in_threads(self._parallel, work)
         if asked and all(one.text is None for one in asked):
-            raise ServerError(f"{self._server.url}: {asked[0].why}")
+            raise ServerError(f"{self._server.name}: {asked[0].why}")
         left_out = ChatReply("unasked", why="not asked: options.rows_per_s")
         return [*asked, *[left_out] * (len(bodies) - allowed)]
 
 
 def class_of(text: str, classes: Sequence[int | str]) -> int | str | None:
-    """Class that a text names; None where there is none.
-
-    The whole text, else the only class among its words.
+    """Class that a text names: the whole text, else the only class among its words.
 
     Examples
     --------

@@ -31,13 +31,7 @@ record, and must not wait for each half."""
 
 
 def load_endpoint(source: Source) -> Predictor:
-    """Predictor that asks a source's address, not before being called.
-
-    Raises
-    ------
-    ConfigError
-        If an option is not known or has a wrong value, or an upload named an address that is not allowed.
-    """
+    """Predictor that asks a source's address, not before being called."""
     path = urlsplit(source.reference).path.rstrip("/")
     is_chat = path.endswith("/chat/completions")
     known, guard = CHAT_OPTIONS if is_chat else OPTIONS, None
@@ -63,7 +57,7 @@ def load_endpoint(source: Source) -> Predictor:
         from .open_inference import V2Tensors
 
         return ServedModel(server, V2Tensors(source), block_rows=rows)
-    return ServedModel(server, V1Instances(url), block_rows=rows)
+    return ServedModel(server, V1Instances(server.name), block_rows=rows)
 
 
 def _allowed(source: Source, known: Sequence[str]) -> tuple[Source, AddressGuard]:

@@ -47,14 +47,12 @@ class V2Tensors:
             raise ConfigError(f"options.scores: probs or logits expected, got {self._scores!r}")
 
     def encode(self, batch: Batch, /) -> dict[str, Any]:
-        """Body for some records."""
         grouped = {field for fields in self._tensors.values() for field in fields}
         alone = [name for name in self._inputs or _inputs(batch) if name not in grouped]
         tensors = [_tensor(name, stacked(batch, fields)) for name, fields in self._tensors.items()]
         return {"inputs": tensors + [_tensor(name, _values(batch, name)) for name in alone]}
 
     def decode(self, bodies: Iterable[Mapping[str, Any]], rows: Sequence[int], /) -> dict[str, NDArray[Any]]:
-        """Answers by name."""
         return joined([*map(self._outputs_of, bodies, rows)])
 
     def _outputs_of(self, body: Mapping[str, Any], rows: int) -> dict[str, NDArray[Any]]:
@@ -68,7 +66,7 @@ class V2Tensors:
         return self._classified(answers) if self._is_classifier else answers
 
     def _classified(self, answers: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Label, score and margin of the one tensor with a score per class, beside what else was answered."""
+        """Label, score and margin of the one tensor with a score per class; other tensors stay."""
         shape = (len(self._classes),)
         found = [name for name, v in answers.items() if v.dtype.kind == "f" and v.shape[1:] == shape]
         if len(found) != 1:
@@ -114,7 +112,6 @@ def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
 
 
 def _read(tensor: Any, rows: int) -> tuple[str, NDArray[Any]]:
-    """Name and values of a tensor of the answer, one per record."""
     try:
         name, shape, kind, data = (tensor[key] for key in ("name", "shape", "datatype", "data"))
         flat = _flat(data)
@@ -129,7 +126,6 @@ def _read(tensor: Any, rows: int) -> tuple[str, NDArray[Any]]:
 
 
 def _flat(data: Sequence[Any]) -> list[Any]:
-    """Values of a nested list, row by row."""
     if any(isinstance(item, list) for item in data):
         return [value for item in data for value in _flat(item)]
     return list(data)

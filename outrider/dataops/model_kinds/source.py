@@ -62,26 +62,18 @@ class Source:
 
     @property
     def key_env(self) -> str | None:
-        """Environment variable with the key of an opened endpoint; None for none."""
         default = None if self.is_uploaded else KEY_ENV
         found: str | None = self.options.get(ALLOWED, self.options).get("key_env", default)
         return found
 
     def positive(self, name: str, default: float) -> float:
-        """Option that is a number above zero.
-
-        Raises
-        ------
-        ConfigError
-            If it is not.
-        """
         value = self.options.get(name, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
             raise ConfigError(f"options.{name}: a number above 0 expected, got {value!r}")
         return float(value)
 
     def to_json(self) -> str:
-        """Text that :meth:`from_json` reads; equal sources give equal texts."""
+        """Equal sources give equal texts."""
         given = dataclasses.asdict(self) | {"options": dict(self.options), "kept": dict(self.kept)}
         for name in ("kept", "is_uploaded"):
             if not given[name]:
@@ -90,7 +82,6 @@ class Source:
 
     @classmethod
     def from_json(cls, text: str) -> "Source":
-        """Source of a text."""
         given: dict[str, Any] = json.loads(text)
         for name in ("inputs", "classes", "shares", "recipe"):
             given[name] = tuple(given[name])

@@ -62,8 +62,6 @@ QUIET_UNITS = 64
 
 @dataclass(slots=True)
 class PendingEndpointQuestions:
-    """A unit whose questions are under way."""
-
     unit: Unit
     place: RecordLocations
     judged: Batch
@@ -76,8 +74,6 @@ class PendingEndpointQuestions:
 
 
 class LiveEndpoints:
-    """Endpoints of the configuration for live tests. Stepped by the worker between its units."""
-
     def __init__(
         self, context: WorkerContext, host: AssertionHost, commits: Commits, backfills: Backfills
     ) -> None:
@@ -88,7 +84,7 @@ class LiveEndpoints:
         self._slots: dict[str, LiveEndpoint] = {}
 
     def start(self) -> None:
-        """Set up a slot per model with endpoint and live tests. New slots begin at the champion."""
+        """Set up a cursor per model with an endpoint and live tests; new ones begin at the champion."""
         for model, own in self._context.settings.models.items():
             pipeline = self._context.pipelines[model]
             if own.live.endpoint is None or not any(o.kind == "live_test" for o in pipeline.offered):
@@ -118,10 +114,7 @@ class LiveEndpoints:
         resting: Collection[str] = (),
         silent: Collection[str] = (),
     ) -> bool:
-        """Begin or finish each slot's work without waiting; report any progress.
-
-        Nothing is begun for the models ``resting``; the questions of ``silent`` ones are shed.
-        """
+        """Begin or finish work; nothing of ``resting`` models, and questions of ``silent`` ones are shed."""
         busy = False
         for model, slot in self._slots.items():
             if slot.pending is None and model not in resting:
@@ -169,8 +162,6 @@ class LiveEndpoints:
 
 
 class LiveEndpoint:
-    """One endpoint, from sampled records to verdicts."""
-
     def __init__(
         self, pipeline: Pipeline, host: AssertionHost, predict: Predictor, budget: LiveBudget, seed: int
     ) -> None:
@@ -185,11 +176,9 @@ class LiveEndpoint:
         self._seed = seed
 
     def step(self, by_us: int) -> None:
-        """Go on by a clock that was set by so much."""
         self._budget.step(by_us)
 
     def begin(self, unit: Unit, batch: Batch, kept: NDArray[np.intp], *, may_ask: bool) -> None:
-        """Draw the questions of a unit, and ask in a thread."""
         pipeline = self._pipeline
         effects = Effects(pipeline.name, LIVE_SLOT, unit.last_seq, owner=CHAMPION)
         effects.received, effects.received_us = unit.received, unit.received_us
@@ -227,7 +216,6 @@ class LiveEndpoint:
             pending.done.set()
 
     def finish(self) -> Effects:
-        """Effects of the answers."""
         pending, pipeline = self.pending, self._pipeline
         assert pending is not None
         self.pending = None
@@ -246,7 +234,6 @@ class LiveEndpoint:
         return effects
 
     def _note_health(self, pending: PendingEndpointQuestions) -> None:
-        """Remember whether the endpoint answered, and say so when that changes."""
         asked = any(questions.batch is not None for questions in pending.questions.values())
         if pending.problem:
             self.breaker.failed()
@@ -261,7 +248,7 @@ class LiveEndpoint:
 
 
 def comparable(batch: Batch) -> NDArray[np.bool_]:
-    """Records whose production answer is comparable: given, and to the same question."""
+    """Records that production answered, to the same question."""
     found = np.zeros(batch.rows, dtype=np.bool_)
     for name in batch.names:
         if name.startswith("outputs."):

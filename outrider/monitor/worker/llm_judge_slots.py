@@ -49,8 +49,6 @@ LONGEST_PAUSE_S = 10.0
 
 @dataclass(slots=True)
 class PendingQuestions:
-    """A unit whose questions are under way."""
-
     unit: Unit
     kept: NDArray[np.intp]
     judged: JudgedRecords
@@ -67,10 +65,7 @@ class PendingQuestions:
 
 
 def questions(judge: Judge, judged: JudgedRecords) -> list[Question | None]:
-    """Question per record, about the judged answer.
-
-    In the columns of the side that gave it.
-    """
+    """Question per record about the judged answer, in the columns of the side that gave it."""
     found: list[Question | None] = [None] * judged.rows
     for part in judged.parts:
         rows = range(judged.rows) if part.rows is None else part.rows.tolist()
@@ -80,8 +75,6 @@ def questions(judge: Judge, judged: JudgedRecords) -> list[Question | None]:
 
 
 class JudgeSlot:
-    """One judge of one model, from its cursor to its commit."""
-
     def __init__(self, judge: Judge, engine: Engine, *, pause: Callable[[float], None] = time.sleep) -> None:
         self.judge = judge
         self.pending: PendingQuestions | None = None
@@ -90,7 +83,7 @@ class JudgeSlot:
         self._down_since: float | None = None
 
     def begin(self, pending: PendingQuestions) -> None:
-        """Answer from the cache and ask the rest in a thread. The thread never outlives the process."""
+        """Answer from the cache and ask the rest in a thread, which never outlives the process."""
         self.pending = pending
         wanted = {question.digest for question in self._wanted(pending)}
         with self._engine.connect() as connection:
@@ -135,7 +128,6 @@ class JudgeSlot:
                 left = left[len(chunk) :]
 
     def _allowed(self) -> int:
-        """Questions that today's budget still pays for."""
         settings = self.judge.settings
         with self._engine.connect() as connection:
             asked, tokens = spent_today(connection, self.judge.model, self.judge.name, now_us())
@@ -159,7 +151,6 @@ class JudgeSlot:
         return True
 
     def outcomes(self, pending: PendingQuestions) -> list[str | None]:
-        """Outcome per record; None where the judge was not to be asked."""
         seen: set[str] = set()
         found: list[str | None] = []
         for question, is_due in zip(pending.questions, pending.is_due.tolist(), strict=True):
@@ -177,8 +168,6 @@ class JudgeSlot:
 
 
 class JudgeSlots:
-    """Judges of the configuration. Stepped by the worker between its own units."""
-
     def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:
         self._context = context
         self._commits = commits
@@ -186,7 +175,7 @@ class JudgeSlots:
         self._slots: dict[tuple[str, str], JudgeSlot] = {}
 
     def start(self) -> None:
-        """Load the judges. A judge that cannot be loaded is logged, and its assertions wait."""
+        """Load the judges; where one cannot be loaded, its assertions wait."""
         for model, own in self._context.settings.models.items():
             for name in own.judges:
                 self._context.metrics.declare_judge(model, name)
@@ -208,16 +197,13 @@ class JudgeSlots:
                     )
 
     def _open_cursor(self, model: str, slot: str) -> int:
-        """Committed cursor; a new judge starts where the champion is, and that is kept at once."""
+        """A new judge begins where the champion is, which is committed at once."""
         begin = self._context.cursors.get((model, CHAMPION), 0)
         with write(self._context.engine) as connection:
             return open_cursor(connection, model, slot, begin=begin)
 
     def step(self, *, resting: Collection[str] = ()) -> bool:
-        """Begin or finish each judge's work without waiting; report any commit.
-
-        Nothing is begun for the models ``resting``.
-        """
+        """Begin or finish work without waiting; nothing is begun for ``resting`` models."""
         busy = False
         for (model, slot), own in self._slots.items():
             if (model, CHAMPION) not in self._context.cursors:
@@ -270,20 +256,20 @@ class JudgeSlots:
         own.begin(pending)
 
     def _cross(self, model: str, slot: str, unit: Unit) -> None:
-        """Begin anew at a step of the clock."""
+        """Reset the windows at a step of the clock."""
         pipeline = self._context.pipelines[model]
         effects = pipeline.pass_time(slot, unit, Timings())
         assert effects is not None  # a border always is
         self._commits.commit(effects, at_us=unit.received_us)
 
     def _before(self, model: str, slot: str) -> list[str]:
-        """Judges whose answers the assertions of a slot need too: it follows them."""
+        """Judges whose answers the assertions of a slot also need: the slot follows them."""
         needed = {name for offered in self._context.pipelines[model].due_at(slot) for name in offered.needs}
         order = [name for of, name in self._slots if of == model]
         return [CHAMPION, *(name for name in order[: order.index(slot)] if name in needed)]
 
     def _judged(self, model: str, slot: str, unit: Unit, batch: Batch, champion: str | None) -> JudgedRecords:
-        """The records as the champion's slot judged them, with the answers of the judges before this one."""
+        """Records as the champion's slot judged them, with the answers of earlier judges."""
         answer = stored(self._context.engine, champion, unit, batch)
         outputs = None if answer is None else outputs_of(answer)
         judged = self._context.pipelines[model].judged(CHAMPION, batch, outputs, {})
@@ -295,7 +281,7 @@ class JudgeSlots:
         return judged.with_answers({name: others[name] for name in before if name in others})
 
     def _is_due(self, judge: Judge, unit: Unit, judged: Batch) -> NDArray[np.bool_]:
-        """Records that the judge is asked about: a sample by key and, if wanted, those that have flags."""
+        """Mask of a sample by key and, if wanted, of the flagged records."""
         settings = judge.settings
         seed = self._context.settings.worker.seed
         due = sample_rows(judge.slot, judged.keys, rate=settings.rate, seed=seed)

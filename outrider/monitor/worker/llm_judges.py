@@ -37,12 +37,12 @@ LOCAL_CHUNK = 64
 
 
 class InvalidAnswer(ValueError):  # noqa: N818 - reads as the event it is
-    """Answer of a judge outside its schema."""
+    ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question about one row. Equal digests are the same question to one version of a judge."""
+    """Question about one row; equal digests are the same question to one version of a judge."""
 
     row: int
     digest: str
@@ -52,8 +52,6 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One judge of one model, from its configuration."""
-
     model: str
     name: str
     settings: JudgeSettings
@@ -67,7 +65,6 @@ class Judge:
 
     @property
     def slot(self) -> str:
-        """Name under which assertions read its answers."""
         return slot_of(self.name)
 
     @property
@@ -76,7 +73,7 @@ class Judge:
         return version_of(self.name, self.digest)
 
     def questions(self, batch: Batch) -> list[Question | None]:
-        """Question per record. None where a needed value is missing."""
+        """Question per record; None where a needed value is missing."""
         names = reads_of(self.settings, self.prompt)
         if any(not batch.has(name) for name in names):
             return [None] * batch.rows
@@ -93,7 +90,7 @@ class Judge:
         return Question(row, digest_of(json.dumps(values, sort_keys=True, default=str)), values)
 
     def columns(self, replies: Sequence[Reply | None], outcomes: Sequence[str | None]) -> dict[str, pa.Array]:
-        """Answers as columns, null where there is none, and ``outcome``: why."""
+        """Answers as columns, and ``outcome``."""
         found: dict[str, pa.Array] = {}
         for field, kind in self.settings.answer.items():
             values = [None if reply is None else reply.answer.get(field) for reply in replies]
@@ -102,13 +99,6 @@ class Judge:
 
 
 def open_judge(settings: Settings, model: str, name: str) -> Judge:
-    """Judge of the configuration, its prompt read and its code loaded.
-
-    Raises
-    ------
-    ConfigError
-        If a file it names cannot be used.
-    """
     own = settings.models[model].judges[name]
     prompt = prompt_of(settings, own)
     digest = judge_digest(settings, own)
@@ -126,14 +116,7 @@ def reads_of(judge: JudgeSettings, prompt: str) -> tuple[str, ...]:
 
 
 def parse_answer(text: str, answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Answer in a text: its last JSON object, checked.
-
-    Field by field; other fields are left out.
-
-    Raises
-    ------
-    InvalidAnswer
-        If there is no object, a field is missing, or a value is not of its kind.
+    """Answer in a text: the known fields of its last JSON object, checked.
 
     Examples
     --------
@@ -147,13 +130,6 @@ def parse_answer(text: str, answer: Mapping[str, str | tuple[str, ...]]) -> dict
 
 
 def check_answer(found: Mapping[str, Any], answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Fields of an answer, each of its kind.
-
-    Raises
-    ------
-    InvalidAnswer
-        If a field is missing or of another kind.
-    """
     missing = [field for field in answer if field not in found]
     if missing:
         raise InvalidAnswer(f"field {missing[0]!r} is missing")
@@ -180,7 +156,7 @@ def _checked(field: str, value: Any, kind: str | tuple[str, ...]) -> Any:
 
 
 def _last_object(text: str) -> Mapping[str, Any] | None:
-    """The last JSON object that stands by itself in a text: models think aloud before they answer."""
+    """The last JSON object of a text: models think aloud before they answer."""
     decoder, found, at = json.JSONDecoder(), None, text.find("{")
     while at >= 0:
         try:
@@ -244,7 +220,6 @@ def _body(judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> dict[s
 
 
 def json_schema(answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """The answer's fields as JSON schema."""
     fields = {
         field: {"type": "string", "enum": list(kind)} if isinstance(kind, tuple) else {"type": kind}
         for field, kind in answer.items()

@@ -8,8 +8,9 @@ import pytest
 
 from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests.asking.chat import ask_chat
-from outrider.behavioral_tests.asking.records import ServedModel, V1Instances
+from outrider.behavioral_tests.asking.records import ServedModel, V1Instances, endpoint
 from outrider.behavioral_tests.asking.server import ModelServer
+from outrider.behavioral_tests.generation import chat_generator
 from outrider.dataops.model_kinds.open_inference import V2Tensors
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ServerError
@@ -102,3 +103,22 @@ def test_chat_reply_without_a_text_keeps_the_answer_where_it_is_one(
     assert (reply.fate, reply.text) == ("unreadable", None)
     assert why in reply.why
     assert (reply.body is not None) == is_kept
+
+
+@pytest.mark.parametrize("reply", [Reply(b"", 500), Reply(b"{}"), Reply(b"oops"), Reply(b"", cut=0)])
+def test_messages_hold_neither_the_password_nor_the_query_of_an_address(reply: Reply) -> None:
+    with scripted_server(lambda _: reply) as server:
+        place = server.url.removeprefix("http://")
+        with pytest.raises((ValueError, ServerError), match=f"^http://{place}/m: ") as caught:
+            endpoint(f"http://me:pa55@{place}/m?key=s3cret")(BATCH)
+        with pytest.raises(ServerError, match=f"^http://{place}/m gave no cases: "):
+            chat_generator(f"http://me:pa55@{place}/m?key=s3cret", "m")("?")
+        assert server.asked[0].path == "/m?key=s3cret"
+    assert "pa55" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_message_of_an_address_that_is_none_holds_no_password() -> None:
+    with pytest.raises(ValueError, match="an http:// or https:// address expected, got ftp://h/m") as caught:
+        endpoint("ftp://me:pa55@h/m")
+    assert "pa55" not in str(caught.value)

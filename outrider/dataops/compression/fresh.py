@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.assertions import Batch
-from outrider.assertions.differences import Ruler
+from outrider.assertions.comparison.differences import Ruler
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import OutriderError
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from outrider.assertions import Batch
-from outrider.assertions.differences import Ruler
+from outrider.assertions.comparison.differences import Ruler
 from outrider.dataops.compression.distillation import Distilling
 from outrider.dataops.compression.fresh import Fresh, measured_afresh
 from outrider.dataops.compression.ladder import LADDER, Compressed, CompressionTask, Ladder, make_two_of_four

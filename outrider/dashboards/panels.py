@@ -29,7 +29,7 @@ class Panel:
 
 
 def rate(metric: str, by: str, name: str = "", *, where: str = MODEL) -> Query:
-    """Increase of a counter per second; its legend is the labels and ``name``, or a ``name`` with labels."""
+    """Increase of a counter per second; labels and ``name`` are its legend."""
     return f"sum by ({by}) (rate(outrider_{metric}{{{where}}}{EACH}))", _legend(by, name)
 
 

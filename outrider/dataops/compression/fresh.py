@@ -27,7 +27,7 @@ TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """What the process loads and compares."""
+    """Version to load, and the answers to compare with."""
 
     source: Source
     weights: bytes | None

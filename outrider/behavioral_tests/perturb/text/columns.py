@@ -17,7 +17,7 @@ def mapped(name: str, change: Callable[[str], str]) -> Perturbation:
 
 
 def drawn(name: str, change: Callable[[str, list[float]], str], *, draws: int) -> Perturbation:
-    """Perturbation of a text column by a function of one text and ``draws`` random numbers in [0, 1)."""
+    """As :func:`mapped`, by a function with ``draws`` random numbers in [0, 1)."""
     return _text_column(name, lambda texts, rng: map(change, texts, rng.random((len(texts), draws)).tolist()))
 
 
@@ -28,7 +28,7 @@ def check_count(count: int, what: str) -> None:
 
 
 def like(model: str, word: str) -> str:
-    """``word`` with the capitals of ``model``; a word with capitals of its own keeps them.
+    """``word`` with its own capitals and those of ``model``.
 
     Examples
     --------

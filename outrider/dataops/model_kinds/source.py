@@ -25,6 +25,7 @@ RECIPE_STEPS = (
     "fp8_weight_only",
     "fp8_dynamic",
     "semi_structured",
+    "low_rank",
 )
 """What a recipe is made of; how each is done stands in ``recipes.py``, which needs torch."""
 

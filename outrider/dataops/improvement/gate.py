@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from outrider.assertions.estimation import Estimate
-from outrider.assertions.loss_bounds import Excess
+from outrider.assertions.statistics.estimation import Estimate
+from outrider.assertions.statistics.loss_bounds import Excess
 from outrider.behavioral_tests.outcome import UNANSWERED
 from outrider.errors import nearest
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from outrider.assertions.quality import Rate, SuspensionRule, WeightedRate
+from outrider.assertions.flags.quality import Rate, SuspensionRule, WeightedRate
 from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
 from outrider.errors import NotFound

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import httpx
 import pytest
 
-from outrider.assertions.loss_bounds import Excess
+from outrider.assertions.statistics.loss_bounds import Excess
 from outrider.dataops.improvement import gate, gate_limits, recommendation, rolling
 from outrider.dataops.improvement.watch_evidence import WatchLook
 from outrider.dataops.state import tables

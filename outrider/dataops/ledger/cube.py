@@ -1,4 +1,4 @@
-"""Counts by dimensions, a table each: written, moved, aged and read in one way.
+"""Counts by dimensions: one table each, and one way to change and read.
 
 A cube's dimensions are the key of its table, and its sums are the other columns.
 """
@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 
 from outrider.dataops.state.series_tables import GroupCount, LossCount, MeasureCount, OutcomeCount, ScoreCount
 from outrider.dataops.state.tables import FlagCount, RecordCount, VersionCount, table_of
 
+from .backfill import CHAMPION
 from .minutes import DAY_US, HOUR_US, KEPT_US, MINUTE_US, thin_minutes
 
 Floats = NDArray[np.float64]
@@ -93,7 +94,7 @@ class Cube:
         since_us: int | None = None,
         until_us: int | None = None,
         of: Mapping[str, Any] | None = None,
-    ) -> Sequence[Row[Any]]:
+    ) -> Sequence[Any]:
         """Rows of :meth:`query`."""
         query = self.query(model, *by, sums=sums, since_us=since_us, until_us=until_us, of=of)
         return connection.execute(query).all()
@@ -104,7 +105,7 @@ class Cube:
         return found
 
     def first(self, connection: Connection, model: str, *, since_us: int = 0) -> int | None:
-        """First minute of a model's cells; None without any."""
+        """First minute of a model's cells from a time on, or None."""
         minute = self.table.c.minute_us
         found: int | None = connection.scalar(
             select(func.min(minute)).where(self.table.c.model == model, minute >= since_us)
@@ -112,7 +113,7 @@ class Cube:
         return found
 
     def last(self, connection: Connection, model: str, *, until_us: int | None = None) -> int | None:
-        """Last minute of a model's cells, up to a time; None without any."""
+        """Last minute of a model's cells up to a time, or None."""
         minute = self.table.c.minute_us
         own = [self.table.c.model == model, *([] if until_us is None else [minute <= until_us])]
         found: int | None = connection.scalar(select(func.max(minute)).where(*own))
@@ -229,6 +230,11 @@ def summed(
         zip(*(one.tolist() for one in sums), strict=True),
         strict=True,
     )
+
+
+def flags_of(assertion: str | None, **of: str | None) -> dict[str, str | None]:
+    """Values of dimensions of the champion's flags, for :meth:`Cube.query`."""
+    return {"slot": CHAMPION, "assertion": assertion, **of}
 
 
 def _start(us: int, width_us: int) -> int:

@@ -30,7 +30,7 @@ class RecordKeys:
     weight: Floats
 
     def parts(self) -> tuple[list[tuple[int, str, str]], Integers]:
-        """Distinct minutes with version and slice, and the place of each record among these."""
+        """Distinct minutes, versions and slices, and the place of each record."""
         found, place = distinct(zip(self.minute_us.tolist(), self.version, self.slice, strict=True))
         return [(minute, version or "", part or "") for minute, version, part in found], place
 

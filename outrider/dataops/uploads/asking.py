@@ -78,7 +78,7 @@ def request_of(
         if not reference:
             return None
         version = open_version(connection, str(reference))
-        return {**datasets.told(version, service), "parquet": f"{here}/datasets/{which}"}
+        return {**datasets.event_facts(version, service), "parquet": f"{here}/datasets/{which}"}
 
     return {
         "job": job.id,

@@ -20,12 +20,12 @@ from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.changes import RowCounts
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.datasets.references import check_dataset_name, find_version, name_of, tags_of
-from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
@@ -164,7 +164,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         with engine.connect() as connection:
             found = find_version(connection, name, number)
             rows = datasets.provenance(connection, found)
-        return {"rows": [row.told() for row in rows]}
+        return {"rows": [row.serialize() for row in rows]}
 
     @router.get(
         "/datasets/{name}/versions/{number}/rows",
@@ -206,7 +206,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
             found = datasets.diff(connection, objects, before, after, limit=limit)
             why = reasons(connection, max(before, after, key=lambda one: one.number), found.rows)
         kinds = {"added": found.added, "removed": found.removed, "changed": found.changed}
-        rows = [row.told() | {"reason": reason} for row, reason in zip(found.rows, why, strict=True)]
+        rows = [row.serialize() | {"reason": reason} for row, reason in zip(found.rows, why, strict=True)]
         return {**kinds, "rows": rows}
 
 

@@ -77,7 +77,7 @@ class Provenance:
         """Flags of the row, the severest first."""
         return [RowFlag(*flag) for flag in json.loads(self.flags or "[]")]
 
-    def serialize(self) -> dict[str, Any]:
+    def told(self) -> dict[str, Any]:
         return asdict(self) | {"flags": [asdict(flag) for flag in self.flagged_by]}
 
 
@@ -348,9 +348,9 @@ class RowChange:
     columns: list[str] = field(default_factory=list)
     """Columns in which a changed row differs."""
 
-    def serialize(self) -> dict[str, Any]:
+    def told(self) -> dict[str, Any]:
         sides = {"before": self.before, "after": self.after}
-        return asdict(self) | {name: side and side.serialize() for name, side in sides.items()}
+        return asdict(self) | {name: side and side.told() for name, side in sides.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         with engine.connect() as connection:
             found = find_version(connection, name, number)
             rows = datasets.provenance(connection, found)
-        return {"rows": [row.serialize() for row in rows]}
+        return {"rows": [row.told() for row in rows]}
 
     @router.get(
         "/datasets/{name}/versions/{number}/rows",
@@ -206,7 +206,7 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
             found = datasets.diff(connection, objects, before, after, limit=limit)
             why = reasons(connection, max(before, after, key=lambda one: one.number), found.rows)
         kinds = {"added": found.added, "removed": found.removed, "changed": found.changed}
-        rows = [row.serialize() | {"reason": reason} for row, reason in zip(found.rows, why, strict=True)]
+        rows = [row.told() | {"reason": reason} for row, reason in zip(found.rows, why, strict=True)]
         return {**kinds, "rows": rows}
 
 

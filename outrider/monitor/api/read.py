@@ -192,7 +192,7 @@ class ReadApi:
             raise ProblemError(problem(404, f"model {model!r} has no record {record_id!r}"))
         body = asdict(view)
         for stay, told in zip(view.datasets, body["datasets"], strict=True):
-            told |= stay.origin.serialize()
+            told |= stay.origin.told()
             del told["origin"]
         stored = self._blocks.record(view.seq, view.row)
         body["record"] = stored

@@ -166,8 +166,10 @@ def test_new_rows_settle_as_beside_all_rows(tmp_path: Path) -> None:
             )
         reports = []
         for side in sides:
-            known = KnownRows({"learned": side["train"]}, {"judged": side["held_out"]}, ("learned", "judged"))
-            settled = settle(new, origins, known, moves="all")
+            others = KnownRows(
+                {"learned": side["train"]}, {"judged": side["held_out"]}, ("learned", "judged")
+            )
+            settled = settle(new, origins, others, moves="all")
             reports.append((settled.report, [row.part for row in settled.provenance]))
     assert reports[0] == reports[1]
     assert reports[0][0]["leaks"]

@@ -1,5 +1,3 @@
-"""Rows of a slice by the values of their attributes."""
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +11,7 @@ from outrider.errors import nearest
 
 
 def rows_where(batch: Batch, where: Mapping[str, Any]) -> tuple[NDArray[np.intp], str]:
-    """Rows whose attributes have these values, and why there are none."""
+    """Rows whose attributes have these values; the reason if there are none."""
     kept = np.ones(batch.rows, dtype=np.bool_)
     for name, value in where.items():
         if not batch.has(f"attrs.{name}"):

@@ -1,7 +1,6 @@
 """Rows of a version, searched for leaks by index.
 
-New rows ask for rows with equal entities or inputs and for those beside them in a bucket; only the few that
-may match are read, so that a commit costs as much in a large dataset as in a small one.
+Only rows that may match are read, so a commit costs the same in a large dataset as in a small one.
 """
 
 from bisect import bisect_right
@@ -36,19 +35,17 @@ from .leak_index import ROOM, IndexedObject, LeakIndex, Shard, likeness, marks_o
 
 HEAD_ROWS = 1000
 SAMPLE_ROWS, ALIKE_ROWS = 10_000, 1000
-"""Rows from which spreads are measured, and how many rows of a version match another one."""
+"""Rows from which spreads are measured, and by which repetition within the version is estimated."""
 CLOSEST = 4
-"""Rows of numbers that are read for each new one; of texts the closest alone."""
+"""Rows of numbers that are read for each new one; of texts one."""
 _OBJECT = 40
-"""Bits of the row in a code of an object and a row of it."""
+"""Bits of the row in a code of object and row."""
 
 Codes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """Rows of the version in an object."""
-
     stored: VersionRows
     data: memoryview
     index: LeakIndex
@@ -56,7 +53,6 @@ class _Object:
     """By row of the object."""
 
     def place(self, row: int) -> Place:
-        """File and position of a row."""
         runs = sorted(self.stored.runs, key=lambda run: run.start)
         run = runs[bisect_right([run.start for run in runs], row) - 1]
         return run.file, run.position + row - run.start
@@ -64,24 +60,12 @@ class _Object:
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """Some rows of the version."""
-
     batch: Batch
     codes: Codes
 
 
 class IndexedVersion:
-    """Rows of a version, of which only possible matches are read.
-
-    Parameters
-    ----------
-    part
-        The only one to search; None for all.
-    without
-        Ids of rows that are left out.
-    cache
-        Folder of the Arrow cache.
-    """
+    """Rows of a version, of which only possible matches are read."""
 
     def __init__(
         self,
@@ -103,28 +87,22 @@ class IndexedVersion:
 
     @cached_property
     def rows(self) -> int:
-        """Number of rows."""
         again = sum(int(self._again(stored).sum()) for stored in self._stored)
         return sum(stored.living for stored in self._stored) - again
 
     @cached_property
     def head(self) -> Batch:
-        """First rows."""
         for stored in self._stored:
             for table in stored.pieces(self._store.mapped(stored.sha256), self._schema, HEAD_ROWS):
                 return Batch.from_arrow(table, model=self._version.model)
         return Batch.from_arrow(empty_table(self._schema), model=self._version.model)
 
     def near(self, name: str, new: LeakSide) -> LeakSide:
-        """Side of the rows that may match new ones."""
         self._open(new)
         return self._side(name, new, None)
 
     def holds(self, units: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Mask of known entities, or of known ids without an entity.
-
-        Asked once new rows were searched.
-        """
+        """Mask of known entities (ids for records without one); after :meth:`near`."""
         wanted = row_hashes(pa.array(units.astype(str), pa.string()), "entity")
         found = [np.empty(0, np.uint64)]
         for one in self._opened:
@@ -136,7 +114,7 @@ class IndexedVersion:
     # ---- opening ----------------------------------------------------------------------------------------
 
     def _open(self, new: LeakSide) -> None:
-        """Open the index of each object, by the columns of the new rows."""
+        """Indexes are by object and the columns of the new rows."""
         named = {"id", "entity", *new.inputs}
         schema = pa.schema([field for field in self._schema if field.name in named])
         grid: dict[str, float] | None = None
@@ -151,7 +129,7 @@ class IndexedVersion:
         self._widen(new, schema)
 
     def _widen(self, new: LeakSide, schema: pa.Schema) -> None:
-        """Make indexes anew whose cells are too small for the spreads of now."""
+        """Rebuild indexes whose cells are too small for the current spreads."""
         if new.prose or not self._opened:
             return
         scales = spreads(new.values, self._sketch(new))
@@ -188,7 +166,7 @@ class IndexedVersion:
 
     @cached_property
     def _sampled(self) -> _Sample:
-        """Rows of all objects, of each in proportion."""
+        """Rows of all objects in proportion."""
         total, codes, batches = max(1, self.rows), [np.empty(0, np.int64)], []
         for at, one in enumerate(self._opened):
             kept = np.flatnonzero(one.is_there[one.index.sampled])
@@ -205,7 +183,7 @@ class IndexedVersion:
     # ---- searching --------------------------------------------------------------------------------------
 
     def _side(self, name: str, asking: LeakSide, own: Codes | None) -> LeakSide:
-        """Side of rows that may match; with ``own``, codes of the asking rows, these come first."""
+        """With ``own``, codes of the asking rows, these come first."""
         search = _Search(asking, self._opened, own)
         near = search.near(search.equal())
         known = np.empty(0, np.int64) if own is None else own
@@ -243,7 +221,6 @@ class IndexedVersion:
         return entities, digests
 
     def _read(self, codes: Codes, like: LeakSide) -> Batch:
-        """Rows by code."""
         names = [name for name in like.batch.names if name == "id" or name in like.inputs]
         schema = pa.schema([self._schema.field(name) for name in ["id", *sorted({*names} - {"id"})]])
         tables, order = [empty_table(schema)], []
@@ -265,16 +242,13 @@ class IndexedVersion:
 
 
 class _Search:
-    """Search of rows in the indexes of a version."""
-
     def __init__(self, asking: LeakSide, opened: Sequence[_Object], own: Codes | None) -> None:
         self._asking, self._own = asking, own
         self._shards = [(at, one, shard) for at, one in enumerate(opened) for shard in one.index.shards]
         self.exact: Codes = np.empty(0, np.int64)
-        """Rows with an equal entity or equal inputs."""
 
     def equal(self) -> NDArray[np.bool_]:
-        """Look for equal entities and inputs; mask of the asking rows with an equal one."""
+        """Mask of asking rows with equal inputs; collects equal rows in ``exact``."""
         digests = self._asking.digests
         entities = np.unique(self._asking.entities[self._asking.entities != 0])
         wanted = np.unique(digests[digests != 0])
@@ -295,7 +269,7 @@ class _Search:
         return is_equal
 
     def near(self, is_equal: NDArray[np.bool_]) -> Codes:
-        """Codes of the closest rows of those that have no equal one."""
+        """Codes of the closest rows of those without an equal one."""
         best = np.where(is_equal, np.inf, -np.inf)
         asked: list[NDArray[np.intp]] = [np.empty(0, np.intp)]
         codes, scores = [np.empty(0, np.int64)], [np.empty(0)]
@@ -309,7 +283,7 @@ class _Search:
             marks = marked[key]
             for table in range(shard.tables):
                 rows = np.flatnonzero(best < enough)
-                pairs, others = shard.beside(table, marks.buckets[rows, table])
+                pairs, others = shard.neighbours(table, marks.buckets[rows, table])
                 found, pairs = _codes(at, shard, others), rows[pairs]
                 keep = one.is_there[others + shard.start]
                 if self._own is not None:
@@ -330,7 +304,7 @@ def _codes(at: int, shard: Shard, rows: Rows) -> Codes:
 
 
 def _closest(asked: Rows, codes: Codes, scores: NDArray[np.float64], most: int) -> Codes:
-    """Codes of the closest few of each asking row."""
+    """Codes of the ``most`` closest rows of each asking row."""
     pairs, first = np.unique(np.stack([asked.astype(np.int64), codes]), axis=1, return_index=True)
     order = np.lexsort((-scores[first], pairs[0]))
     rows = pairs[0][order]

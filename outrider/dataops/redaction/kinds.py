@@ -6,21 +6,13 @@ from typing import Literal, get_args
 
 Kind = Literal["email", "phone", "card", "iban", "token", "value"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""``value`` is a whole value, whatever it is."""
+"""``value`` is a whole value of any kind."""
 _PARTS = ("inputs", "outputs", "attrs", "label")
 _EXPECTED = "entity, inputs.…, outputs.…, attrs.… or label.… expected"
 
 
 def column_fault(name: str, known: Sequence[str] = ()) -> str | None:
-    """Fault of a column to redact, with the nearest name, or None.
-
-    Examples
-    --------
-    >>> column_fault("inputs.text"), column_fault("entity"), column_fault("attrs.*")
-    (None, None, None)
-    >>> column_fault("input.text")
-    "entity, inputs.…, outputs.…, attrs.… or label.… expected, got 'input.text'; did you mean 'inputs.text'?"
-    """
+    """Problem of a column to redact, with the nearest name."""
     part, dot, field = name.partition(".")
     if name == "entity" or (part in _PARTS and field):
         return None
@@ -37,13 +29,7 @@ def column_fault(name: str, known: Sequence[str] = ()) -> str | None:
 
 
 def kind_fault(kind: str) -> str | None:
-    """Fault of a kind, with the nearest name, or None.
-
-    Examples
-    --------
-    >>> kind_fault("email"), kind_fault("emial")
-    (None, "email, phone, card, iban, token or value expected, got 'emial'; did you mean 'email'?")
-    """
+    """Problem of a kind, with the nearest name."""
     if kind in KINDS:
         return None
     near = difflib.get_close_matches(kind, KINDS, n=1)

@@ -1,7 +1,6 @@
 """Steps of an epoch as encoded rows, read from mapped files.
 
-Few rows are encoded once and kept; of many, the block ahead of the loop is encoded on a thread beside it.
-Memory does not grow with the rows but for a few numbers of each.
+Few rows are encoded once and kept; of many, the next block is encoded ahead on a thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,24 +26,12 @@ BLOCK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class EncodedStep:
-    """Rows of one step, and their weights."""
-
     examples: StepExamples
     weights: torch.Tensor | None
 
 
 class RowFeed:
-    """Rows of several files, numbered through, as encoded steps.
-
-    Parameters
-    ----------
-    rows
-        All that will be asked for.
-    columns
-        The only ones that the learner encodes, where a file has them.
-    weights
-        Of every row of the files; None where all are alike.
-    """
+    """Rows of several files, numbered consecutively, as encoded steps."""
 
     def __init__(
         self,
@@ -75,11 +62,10 @@ class RowFeed:
 
     @property
     def is_even(self) -> bool:
-        """True where all rows weigh alike."""
+        """True if all rows weigh the same."""
         return self._weights is None
 
     def steps(self, order: Places, ends: Sequence[int], first: int = 0) -> Iterator[EncodedStep]:
-        """Steps of an epoch from the ``first`` on."""
         if self._kept is None:
             yield from self._streamed(order, ends, first)
             return
@@ -95,12 +81,12 @@ class RowFeed:
         blocks = self._blocks(ends)
         left = [block for block in blocks if block[1] > first]
         with ThreadPoolExecutor(1, "outrider-rows") as ahead:
-            next_one = ahead.submit(self._block, order, ends, left[0]) if left else None
+            pending = ahead.submit(self._block, order, ends, left[0]) if left else None
             for at, (begin, end) in enumerate(left):
-                assert next_one is not None
-                examples = next_one.result()
+                assert pending is not None
+                examples = pending.result()
                 if at + 1 < len(left):
-                    next_one = ahead.submit(self._block, order, ends, left[at + 1])
+                    pending = ahead.submit(self._block, order, ends, left[at + 1])
                 base = ends[begin - 1] if begin else 0
                 weights = self._weights_of(order[base : ends[end - 1]])
                 for step in range(max(begin, first), end):
@@ -109,7 +95,7 @@ class RowFeed:
                     yield EncodedStep(examples.slice(start, stop), of)
 
     def _blocks(self, ends: Sequence[int]) -> list[tuple[int, int]]:
-        """Steps of each block, cut alike wherever an epoch is begun."""
+        """Steps of each block; independent of the first step."""
         blocks, begin, base = [], 0, 0
         for step, end in enumerate(ends):
             if end - base >= self._block_rows or step == len(ends) - 1:

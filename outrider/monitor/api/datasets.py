@@ -20,12 +20,12 @@ from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.changes import RowCounts
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.datasets.references import check_dataset_name, find_version, name_of, tags_of
-from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow

@@ -1,45 +1,43 @@
-"""Plan of an erasure: rows that go, versions without them."""
+"""Plan of an erasure: rows to erase, and versions without them."""
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from sqlalchemy import Connection, Row, or_, select, tuple_
 
-from outrider.dataops.datasets.collect import dataset_of
-from outrider.dataops.datasets.digests import NOT_CONTENT, lanes, version_digest
-from outrider.dataops.datasets.row_files import has_ids, table_without, without_rows
-from outrider.dataops.datasets.stored_rows import runs_of
-from outrider.dataops.datasets.versions import (
-    Life,
-    Version,
-    all_versions,
-    lives_everywhere,
-)
+from outrider.assertions import Batch
 from outrider.dataops.models.lineage import models_made_from
 from outrider.dataops.models.registry import objects_of_versions
 from outrider.dataops.payloads.objects import ObjectStore
-from outrider.dataops.state.improvement_tables import (
-    DatasetRow,
-    DatasetRowFile,
-    DatasetVersion,
-    Job,
-)
+from outrider.dataops.state.improvement_tables import DatasetRow, DatasetRowFile, DatasetVersion, Job
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
-from .manifests import without_ids, without_lives
-from .recount import Recount
+from .aggregates import Aggregates, aggregates, merged
+from .changes import row_counts
+from .collect import dataset_of
+from .digests import NOT_CONTENT, lanes, version_digest
+from .frames import EXTREMES, values_by_name
+from .row_files import has_ids, table_without, without_rows
+from .stored_rows import runs_of
+from .versions import Life, Version, all_versions, lives_everywhere, read_table
 
 _FILE, _ROW, _JOB = table_of(DatasetRowFile), table_of(DatasetRow), table_of(Job)
 _VERSION = table_of(DatasetVersion)
 _PARQUET, _STREAM = b"PAR1", b"\xff\xff\xff\xff"
 """First bytes of a row file and of an Arrow IPC stream."""
+_OBSERVED = ": observed "
+_FIGURES = ("class_shift", "range_growth")
+"""Rules whose text contains figures of the rows."""
 CASES = "behavioral test"
-"""How the label source of rows begins that were cases of behavioral tests, made of records."""
+"""Prefix of the label source of rows that were test cases made of records."""
 _COPY = "~"
-"""Behind the id of a case: name or number of a changed copy."""
+"""Separates the id of a case from the name of a changed copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class FoundRows:
     """Rows of some records in datasets."""
 
     ids: frozenset[str]
-    """Their ids in datasets: of the records, and of cases that were made of them."""
+    """Of the records, and of test cases made of them."""
     lives: Mapping[str, Sequence[Life]]
     """By dataset."""
     versions: Sequence[Version] = field(repr=False)
@@ -57,10 +55,9 @@ class FoundRows:
     files: Sequence[Row[Any]]
     """Row files with the rows, and those that share an object with one."""
     uploads: Mapping[str, str]
-    """By job: object of the table that was sent."""
+    """Object of the sent table, by job."""
 
     def held(self) -> Iterator[tuple[Version, list[Life]]]:
-        """Versions with any of the rows."""
         for version in self.versions:
             held = [life for life in self.lives.get(version.dataset, ()) if life.is_in(version.number)]
             if held:
@@ -73,7 +70,7 @@ class FoundRows:
         return self.ids, dict(self.lives), versions, list(self.files), dict(self.uploads)
 
     def models(self, connection: Connection) -> list[tuple[str, str]]:
-        """Models trained on the rows, and models made from such models."""
+        """Models trained on the rows, and their descendants."""
         used = {(version.id, "replay") for version, _ in self.held()}
         used |= {
             (version.id, "fresh")
@@ -85,8 +82,6 @@ class FoundRows:
 
 @dataclass(frozen=True, slots=True)
 class ChangedVersion:
-    """Dataset version without the rows."""
-
     before: Version
     manifest: dict[str, Any]
     rows: int
@@ -95,14 +90,11 @@ class ChangedVersion:
 
     @property
     def is_erased(self) -> bool:
-        """True where rows go."""
         return self.rows != self.before.rows
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """Row file of a dataset with its new content."""
-
     dataset: str
     file: int
     ended: int | None
@@ -110,7 +102,7 @@ class ChangedFile:
     sha256: str
     bytes: int
     less: int
-    """Bytes that it had more."""
+    """Bytes saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +113,14 @@ class ErasurePlan:
     files: Sequence[ChangedFile]
     versions: Sequence[ChangedVersion] = field(repr=False)
     uploads: Mapping[str, str]
-    """By job: object without the rows."""
+    """Object without the rows, by job."""
     unneeded: frozenset[str]
     """Objects that hold erased rows, or figures of them."""
     models: Sequence[tuple[str, str]]
 
 
 def find_rows(connection: Connection, record_ids: Collection[str], model: str | None) -> FoundRows:
-    """Rows of records, and of cases made of them, in datasets.
-
-    ``model`` is that of the records, whose datasets are searched; None for all.
-    """
+    """``model`` restricts the search to its datasets."""
     versions = all_versions(connection)
     refusing = None
     if model is not None:
@@ -159,7 +148,7 @@ def sent_tables(connection: Connection, model: str | None) -> dict[str, str]:
 
 
 def _cases(connection: Connection, versions: Sequence[Version], records: frozenset[str]) -> set[str]:
-    """Ids of rows that were cases of behavioral tests, made of records: ``suite/test/record~copy``."""
+    """Ids of rows that were test cases made of records: ``suite/test/record~copy``."""
     names = {
         version.dataset
         for version in versions
@@ -197,10 +186,7 @@ def make_plan(
     *,
     left_s: float,
 ) -> ErasurePlan:
-    """Write new objects, still unnamed, and make the changed versions.
-
-    ``left_s`` is the age from which on an unnamed object with the rows is a leftover.
-    """
+    """Writes new, still unnamed objects. ``left_s`` is the least age of a leftover."""
     files = _files(objects, found, reached)
     versions = [
         changed
@@ -218,7 +204,6 @@ def make_plan(
 
 
 def _files(objects: ObjectStore, found: FoundRows, reached: Callable[[str], None]) -> list[ChangedFile]:
-    """Row files that hold the rows, each content written once."""
     rows = found.files
     positions: dict[str, set[int]] = defaultdict(set)
     for row in rows:
@@ -238,13 +223,13 @@ def _files(objects: ObjectStore, found: FoundRows, reached: Callable[[str], None
 
 
 def _exchanged(row: Row[Any], digest: str, size: int) -> ChangedFile:
-    """Row file with other content; of one that is packed with others, the size stays."""
+    """The size of a packed file stays."""
     size = row.bytes if row.packed is not None else size
     return ChangedFile(row.dataset, row.file, row.ended, row.sha256, digest, size, row.bytes - size)
 
 
 def _sharing(connection: Connection, lives: Mapping[str, Sequence[Life]]) -> list[Row[Any]]:
-    """Row files of lives, and those that are packed with them."""
+    """Row files of lives, and those packed with them."""
     places = sorted({(dataset, life.file) for dataset, some in lives.items() for life in some})
     held = select(_FILE.c.sha256).where(tuple_(_FILE.c.dataset, _FILE.c.file).in_(places))
     query = select(_FILE).where(_FILE.c.sha256.in_(held)).order_by(_FILE.c.dataset, _FILE.c.file)
@@ -258,11 +243,10 @@ def _changed(
     dataset: str,
     files: Sequence[ChangedFile],
 ) -> Iterator[ChangedVersion]:
-    """Versions of a dataset that an erasure changes."""
     lives = found.lives.get(dataset, ())
     own = [file for file in files if file.dataset == dataset]
     replaced = _replaced(connection, dataset) if lives else {}
-    recount = Recount(connection, objects, sorted(found.ids))
+    recount = _Recount(connection, objects, sorted(found.ids))
     for version in (version for version in found.versions if version.dataset == dataset):
         number, ended = version.number, replaced.get(version.number, frozenset())
         sizes = {
@@ -271,8 +255,8 @@ def _changed(
             if file.file <= number and (file.ended is None or file.ended > number)
         }
         held = [life for life in lives if life.is_in(number)]
-        manifest = without_ids(
-            without_lives(version, lives, sizes=sizes, ended=ended, recount=recount), found.ids
+        manifest = _without_ids(
+            _without_lives(version, lives, sizes=sizes, ended=ended, recount=recount), found.ids
         )
         if not held:
             if manifest != version.manifest:
@@ -302,7 +286,7 @@ def _digest(version: Version, held: Sequence[Life], rows: int) -> tuple[str, byt
 def _leftovers(
     connection: Connection, objects: ObjectStore, found: FoundRows, older_than_s: float
 ) -> set[str]:
-    """Objects with the rows that nothing names: of a commit that failed, or packed elsewhere since."""
+    """Unnamed objects with the rows: of a failed commit, or packed elsewhere since."""
     docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
     named = {
         digest
@@ -330,7 +314,7 @@ def _holds(objects: ObjectStore, digest: str, ids: frozenset[str]) -> bool:
 
 
 def _uploads(connection: Connection, objects: ObjectStore, found: FoundRows) -> dict[str, str]:
-    """Tables that were sent for a version and hold the rows, written without them."""
+    """Sent tables that hold the rows, rewritten without them."""
     contents: dict[str, str] = {}
 
     def is_gone(row: str, test: str | None) -> bool:
@@ -348,3 +332,170 @@ def _uploads(connection: Connection, objects: ObjectStore, found: FoundRows) -> 
         if content is not None:
             contents[job.id] = objects.put(content)
     return contents
+
+
+# ---- aggregates ----------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Recount:
+    """A version that only added rows extends its parent's aggregates."""
+
+    connection: Connection
+    objects: ObjectStore
+    ids: Sequence[str]
+    """Erased rows."""
+    _last: tuple[int, Aggregates] | None = field(default=None, init=False)
+
+    def pass_over(self, version: Version) -> None:
+        """Continue from a version whose aggregates hold."""
+        kept = version.manifest["validation"].get("aggregates")
+        self._last = (version.number, kept) if kept else None
+
+    def of(self, version: Version, kept: Aggregates, *, is_whole: bool) -> Aggregates:
+        before = None
+        if self._last is not None and not is_whole and _only_adds(version):
+            number, last = self._last
+            if number == version.parent and _counted_values(last) == _counted_values(kept):
+                before = last
+        names = [*dict.fromkeys(["id", *_aggregated_columns(kept)])]
+        known = set(version.schema.names)
+        table = read_table(
+            self.connection,
+            self.objects,
+            version,
+            columns=[name for name in names if name in known],
+            since=0 if before is None else version.number,
+        )
+        is_erased = pc.is_in(table.column("id"), pa.array(self.ids, pa.string()))
+        batch = Batch.from_arrow(table.filter(pc.invert(is_erased)), model=version.model)
+        found = _recounted(batch, kept, before)
+        self._last = version.number, found
+        return found
+
+
+def _aggregated_columns(kept: Aggregates) -> list[str]:
+    figures = tuple(f".{extreme}" for extreme in EXTREMES)
+    names = (name.rpartition(".")[0] if name.endswith(figures) else name for name in kept["columns"])
+    return sorted({*names, *kept["columns"]})
+
+
+def _recounted(batch: Batch, kept: Aggregates, before: Aggregates | None = None) -> Aggregates:
+    found = aggregates(
+        batch.rows,
+        values_by_name(batch, kept["columns"]),
+        [
+            (name, json.loads(values))
+            for name, sets in _counted_values(kept).items()
+            for values in sorted(sets)
+        ],
+    )
+    found["columns"] = {name: column for name, column in found["columns"].items() if name in kept["columns"]}
+    return found if before is None else merged(before, found)
+
+
+def _counted_values(kept: Aggregates) -> dict[str, set[str]]:
+    return {name: set(column.get("of", {})) for name, column in kept["columns"].items()}
+
+
+def _only_adds(version: Version) -> bool:
+    changes = version.manifest["changes"]
+    return not changes["relabelled"] and not changes["removed"]
+
+
+# ---- manifests -----------------------------------------------------------------------------------------
+
+
+def _without_lives(
+    version: Version,
+    lives: Sequence[Life],
+    *,
+    sizes: Mapping[int, tuple[str, int, int]],
+    ended: Collection[int],
+    recount: _Recount,
+) -> dict[str, Any]:
+    """Data Docs and figures also leave the first version without the rows.
+
+    ``sizes``: by file, new digest, bytes and bytes saved; ``ended``: files replaced as a whole.
+    """
+    number, manifest = version.number, dict(version.manifest)
+    if sizes:
+        manifest["bytes"] = version.bytes - sum(less for _, _, less in sizes.values())
+    held = [life for life in lives if life.is_in(number)]
+    if not held:
+        recount.pass_over(version)
+        if all(life.removed != number for life in lives):
+            return manifest
+    manifest["counts"] = row_counts([], manifest["counts"], gone=[life.origin for life in held])
+    manifest["changes"] = _changes_without(manifest["changes"], number, lives, ended)
+    manifest["validation"] = _validation_without(version, lives)
+    if held and (kept := manifest["validation"].get("aggregates")):
+        try:
+            found = recount.of(version, kept, is_whole=bool(ended) or version.parent is None)
+            manifest["validation"]["aggregates"] = found
+        except NotFound:  # a file is lost: figures with the rows in them may not stay
+            del manifest["validation"]["aggregates"]
+    if held:
+        manifest["erased"] = manifest.get("erased", 0) + len(held)
+    return manifest
+
+
+def _changes_without(
+    known: Mapping[str, int], number: int, lives: Sequence[Life], ended: Collection[int]
+) -> dict[str, int]:
+    begun = {life.place for life in lives if life.number == number}
+    added = sum(life.number == number == life.file for life in lives)
+    left = sum(
+        life.removed == number and life.place not in begun and life.file not in ended for life in lives
+    )
+    less = {"added": added, "relabelled": len(begun) - added, "removed": left}
+    return {name: max(0, count - less.get(name, 0)) for name, count in known.items()}
+
+
+def _validation_without(version: Version, lives: Sequence[Life]) -> dict[str, Any]:
+    known = version.manifest["validation"]
+    found = {key: value for key, value in known.items() if key != "data_docs"}
+    judged = sum(life.number == version.number for life in lives)
+    if "rows" in found:
+        found["rows"] = max(0, found["rows"] - judged)
+    if "warnings" in found:
+        found["warnings"] = [warning | {"text": _without_figures(warning)} for warning in found["warnings"]]
+    return found
+
+
+def _without_figures(warning: Mapping[str, Any]) -> str:
+    if warning["rule"] in _FIGURES:
+        return f"{warning['field']}: differs from the version before ({warning['rule']})"
+    return str(warning["text"]).partition(_OBSERVED)[0]
+
+
+def _without_ids(manifest: dict[str, Any], ids: frozenset[str]) -> dict[str, Any]:
+    """Warnings and leaks lose the ids of erased rows."""
+    found = dict(manifest)
+    if warnings := manifest["validation"].get("warnings"):
+        kept = [_without_id(warning, ids) for warning in warnings]
+        found["validation"] = manifest["validation"] | {"warnings": kept}
+    if leaks := manifest.get("leaks"):
+        found["leaks"] = {
+            name: _without_pairs(entry, ids) if isinstance(entry, list) else entry
+            for name, entry in leaks.items()
+        }
+    return found
+
+
+def _without_id(warning: Mapping[str, Any], ids: frozenset[str]) -> dict[str, Any]:
+    kept = [name for name in warning["ids"] if name not in ids]
+    return {**warning, "ids": kept, "rows": max(0, warning["rows"] - len(warning["ids"]) + len(kept))}
+
+
+def _without_pairs(leaks: Sequence[Mapping[str, Any]], ids: frozenset[str]) -> list[dict[str, Any]]:
+    """Leaks that had only pairs of erased rows go."""
+    found = []
+    for leak in leaks:
+        kept = [pair for pair in leak["pairs"] if ids.isdisjoint(pair)]
+        gone = [pair for pair in leak["pairs"] if not ids.isdisjoint(pair)]
+        ours, theirs = (len({pair[side] for pair in gone} - {pair[side] for pair in kept}) for side in (0, 1))
+        if not gone or leak["rows"] > ours:
+            counts = {"rows": leak["rows"] - ours, "others": max(0, leak["others"] - theirs)}
+            found.append({**leak, **counts, "pairs": kept})
+    return found

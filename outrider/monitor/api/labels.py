@@ -1,7 +1,6 @@
 """The API of the label queue."""
 
 import dataclasses
-import math
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Query
@@ -16,15 +15,13 @@ from outrider.dataops.labels import estimates
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import RequestBody, known_model, timed
-from outrider.monitor.http.declared import Declared, FieldsOf
+from outrider.monitor.http.declared import Declared, FieldsOf, as_it_stands
 from outrider.monitor.settings.config import Settings
 
 RequestFacts: TypeAlias = Annotated[
     dict[str, Any], FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
 ]
-EstimateFacts: TypeAlias = Annotated[
-    dict[str, Any], FieldsOf(Estimate, "TrafficEstimate", more={"value": float | None})
-]
+EstimateFacts: TypeAlias = Annotated[dict[str, Any], as_it_stands(Estimate)]
 
 
 class LabelRequests(TypedDict):
@@ -73,8 +70,8 @@ def add_labels(
         with engine.connect() as connection:
             found = estimates.read_estimates(connection, model)
         return {
-            "accuracy": _plain(found.accuracy),
-            "precision": {name: _plain(one) for name, one in found.precision.items()},
+            "accuracy": as_it_stands(Estimate).body(found.accuracy),
+            "precision": {name: as_it_stands(Estimate).body(one) for name, one in found.precision.items()},
             "note": found.note,
         }
 
@@ -104,8 +101,3 @@ def add_labels(
                 found = choose(connection)
                 labels.queue_labels(connection, found)
         return {"requests": [timed(dataclasses.asdict(item)) for item in found.requests]}
-
-
-def _plain(found: Estimate) -> dict[str, Any]:
-    """As JSON: what is unknown is null."""
-    return dataclasses.asdict(found) | {"value": None if math.isnan(found.value) else found.value}

@@ -1,6 +1,5 @@
 """The API of the label queue."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Query
@@ -14,14 +13,14 @@ from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.labels import estimates
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.common import RequestBody, known_model
 from outrider.monitor.http.declared import Declared, FieldsOf, as_it_stands
 from outrider.monitor.settings.config import Settings
 
-RequestFacts: TypeAlias = Annotated[
-    dict[str, Any], FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
-]
-EstimateFacts: TypeAlias = Annotated[dict[str, Any], as_it_stands(Estimate)]
+REQUEST = FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
+RequestFacts: TypeAlias = Annotated[dict[str, Any], REQUEST]
+_ESTIMATE = as_it_stands(Estimate)
+EstimateFacts: TypeAlias = Annotated[dict[str, Any], _ESTIMATE]
 
 
 class LabelRequests(TypedDict):
@@ -61,7 +60,7 @@ def add_labels(
         """The label queue."""
         with engine.connect() as connection:
             found = labels.list_requests(connection, model=model, status=status, limit=limit)
-        return {"requests": [timed(dataclasses.asdict(item)) for item in found]}
+        return {"requests": [REQUEST.body(item) for item in found]}
 
     @router.get("/models/{model}/estimates", tags=["labels"])
     def read_estimates(model: str) -> Declared[TrafficEstimates]:
@@ -70,8 +69,8 @@ def add_labels(
         with engine.connect() as connection:
             found = estimates.read_estimates(connection, model)
         return {
-            "accuracy": as_it_stands(Estimate).body(found.accuracy),
-            "precision": {name: as_it_stands(Estimate).body(one) for name, one in found.precision.items()},
+            "accuracy": _ESTIMATE.body(found.accuracy),
+            "precision": {name: _ESTIMATE.body(one) for name, one in found.precision.items()},
             "note": found.note,
         }
 
@@ -100,4 +99,4 @@ def add_labels(
             if not labels.queue_labels(connection, found):  # somebody was faster: now under the lock
                 found = choose(connection)
                 labels.queue_labels(connection, found)
-        return {"requests": [timed(dataclasses.asdict(item)) for item in found.requests]}
+        return {"requests": [REQUEST.body(item) for item in found.requests]}

@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, reduce
 from operator import or_
@@ -25,12 +25,12 @@ from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import TypedDict
 
 from outrider.assertions.loss_bounds import FloatOrNull
-
-from .common import iso
+from outrider.assertions.times import utc_text
 
 T = TypeVar("T")
 Time: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 """ISO 8601, UTC."""
+_UNIONS = (Union, UnionType)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +70,8 @@ class FieldsOf:
         The dataclass; dataclasses in its fields are objects with the names of their classes.
     name
         Name of the type in ``/openapi.json``; default that of the class.
+    about
+        Its description; default the first sentence of the class.
     times
         Times stand as ISO 8601, ``created_us`` as ``created``.
     without
@@ -82,6 +84,7 @@ class FieldsOf:
 
     row: type
     name: str = ""
+    about: str = ""
     times: bool = False
     without: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
@@ -89,27 +92,40 @@ class FieldsOf:
 
     def body(self, row: Any, **given: Any) -> dict[str, Any]:
         """Object of a row, with the values ``given``; infinity and NaN become null."""
-        found: dict[str, Any] = {}
-        for name, attribute in self._attributes.items():
-            value = given[name] if name in given else getattr(row, attribute)
-            found[name] = iso(value) if self._is_time(attribute) and name not in given else value
-        body: dict[str, Any] = to_jsonable_python(found, inf_nan_mode="null")
+        body: dict[str, Any] = to_jsonable_python(self._values(row, given), inf_nan_mode="null")
         return body
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return handler.generate_schema(self._type)
 
+    def _values(self, row: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            name: encode(given[name] if name in given else getattr(row, attribute))
+            for name, (attribute, encode) in self._encoders.items()
+        }
+
+    @cached_property
+    def _encoders(self) -> dict[str, tuple[str, Callable[[Any], Any]]]:
+        return {
+            name: (attribute, _encoder(Time if self._is_time(attribute) else self._kinds[name]))
+            for name, attribute in self._attributes.items()
+        }
+
     @cached_property
     def _type(self) -> Any:
-        name = self.name or self.row.__name__
-        made: Any = TypedDict(name, self._fields())  # type: ignore[misc]  # named while running
+        made: Any = TypedDict(self.name or self.row.__name__, self._kinds)  # type: ignore[misc]  # named while running
         said = inspect.getdoc(self.row) or ""
-        made.__doc__ = said.partition("\n\n")[0] if self.name else said
+        made.__doc__ = self.about or (said.partition("\n\n")[0] if self.name else said)
         return made
 
-    def _fields(self) -> dict[str, Any]:
+    @cached_property
+    def _kinds(self) -> dict[str, Any]:
+        """Types of the object's fields."""
         hints = get_type_hints(self.row, include_extras=True)
-        hints |= {name: get_type_hints(getattr(self.row, name).fget)["return"] for name in self.also}
+        hints |= {
+            name: get_type_hints(getattr(self.row, name).fget, include_extras=True)["return"]
+            for name in self.also
+        }
         return {
             name: self.more[name] if name in self.more else self._kind(attribute, hints[attribute])
             for name, attribute in self._attributes.items()
@@ -147,4 +163,25 @@ def _json_type(kind: Any) -> Any:
     if parts == get_args(kind):
         return kind
     origin: Any = get_origin(kind)
-    return reduce(or_, parts) if origin in (Union, UnionType) else origin[parts]
+    return reduce(or_, parts) if origin in _UNIONS else origin[parts]
+
+
+def _encoder(kind: Any) -> Callable[[Any], Any]:
+    """Function that gives values of a type the form that the type declares."""
+    if kind == Time:
+        return lambda value: utc_text(value) if isinstance(value, int) else value
+    for declared in getattr(kind, "__metadata__", ()):
+        if isinstance(declared, FieldsOf):
+            return lambda value: declared._values(value, {}) if isinstance(value, declared.row) else value
+    inner = [_encoder(each) for each in get_args(kind)]
+    encode = next((each for each in inner if each is not _same), _same)
+    origin = get_origin(kind)
+    if encode is _same or origin in _UNIONS:
+        return encode
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return lambda value: {name: encode(each) for name, each in value.items()}
+    return lambda value: [encode(each) for each in value]
+
+
+def _same(value: Any) -> Any:
+    return value

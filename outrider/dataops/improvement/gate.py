@@ -70,7 +70,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """Failure rate of one model on a behavioral test, from ``low`` to ``high``."""
+    """Figures of one model on a behavioral test."""
 
     cases: int
     failures: int

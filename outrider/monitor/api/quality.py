@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, Field
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
-from outrider.assertions.quality import Detection, LeadTime, Overlap
+from outrider.assertions.quality import Detection, LeadTime, Overlap, SuspensionRule
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.flags import reviews
@@ -25,7 +25,6 @@ from outrider.monitor.http.common import (
     RateFigures,
     RequestBody,
     iso,
-    suspension_rule,
     targets_of,
 )
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
@@ -148,7 +147,7 @@ class IncidentAction(RequestBody):
 
 def add_quality(router: APIRouter, engine: Engine, settings: Settings) -> None:
     """Add the routes of figures and suspensions."""
-    rule = suspension_rule(settings)
+    rule = settings.quality.fill(SuspensionRule)
 
     @router.get("/overlaps", tags=["assertions"])
     def list_overlaps(model: str) -> Declared[Overlaps]:

@@ -4,7 +4,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.assertions.quality import Rate
 from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
 from outrider.errors import NotFound
@@ -26,12 +26,6 @@ class RequestBody(BaseModel):
 def targets_of(settings: Settings) -> list[outbox.WebhookTarget]:
     """Webhook targets with their events."""
     return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
-
-
-def suspension_rule(settings: Settings) -> SuspensionRule:
-    """Rule for proposing an assertion's suspension."""
-    rule = settings.quality
-    return SuspensionRule(rule.min_precision, rule.min_outcomes, rule.max_fire_rate)
 
 
 RATE = FieldsOf(

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.group_rates import EntitySums, Limits, Sums, shares, too_few
+from outrider.assertions.statistics.group_rates import EntitySums, Limits, Sums, shares, too_few
 
 from .fairness import metrics_of_sums
 from .group_figures import LEAST_ROWS, GroupMetrics, GroupRate, Metric

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.matching import matches, spelled_like
+from outrider.assertions.comparison.matching import matches, spelled_like
 
 from .expect.reading import column
 

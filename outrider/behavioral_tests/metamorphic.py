@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Level, Predictor
-from outrider.assertions.bets import check_confidence
+from outrider.assertions.statistics.bets import check_confidence
 
 from .cases import CasesLike, to_cases
 from .examples import Examples, input_digests

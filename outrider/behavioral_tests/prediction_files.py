@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import from_values, is_tensor, plain, to_numpy, to_tensor
+from outrider.assertions.batch.columns import from_values, is_tensor, plain, to_numpy, to_tensor
 from outrider.data_files import flat_parts, is_json, json_rows, one_table
 from outrider.errors import ConfigError
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
-from outrider.assertions.columns import plain, row_hashes
+from outrider.assertions.batch.columns import plain, row_hashes
 from outrider.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, TypeAlias
 
 from outrider.assertions import Batch, Predictor
-from outrider.assertions.syntax import text_of
+from outrider.assertions.texts.syntax import text_of
 from outrider.errors import ConfigError, check_name
 from outrider.user_code import load_file
 

@@ -6,7 +6,7 @@ from sklearn.metrics import roc_auc_score
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.performance import ScoreCells, class_auroc
+from outrider.assertions.statistics.performance import ScoreCells, class_auroc
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.class_scores import BUCKETS, score_buckets, stored_scores
 from outrider.dataops.ledger.commit import Effects

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from outrider.assertions.matching import same
-from outrider.assertions.typed_text import read_typed
+from outrider.assertions.comparison.matching import same
+from outrider.assertions.comparison.typed_text import read_typed
 from outrider.dataops.erasure.state_rows import erase_rows_of, name_gone
 from outrider.dataops.erasure.target import ErasureTarget, Found
 from outrider.dataops.erasure.texts import Quotations

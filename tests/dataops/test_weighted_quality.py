@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, Engine, insert
 
-from outrider.assertions.quality import Rate, WeightedRate, rate_of
+from outrider.assertions.flags.quality import Rate, WeightedRate, rate_of
 from outrider.assertions.selection import Policy
 from outrider.dataops.flags import quality
 from outrider.dataops.state import improvement_tables, tables

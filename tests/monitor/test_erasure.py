@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from outrider.assertions import Batch, Window
-from outrider.assertions.window_state import WindowState
+from outrider.assertions.windows.state import WindowState
 from outrider.dataops.datasets import changes, versions
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure import pending

@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from outrider.assertions.quality import Rate, SuspensionRule
+from outrider.assertions.flags.quality import Rate, SuspensionRule
 from outrider.commands.assertion_quality import rate_text
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.flags import quality, reviews

@@ -12,8 +12,8 @@ from fastapi import FastAPI
 from sklearn.metrics import f1_score, roc_auc_score
 from sqlalchemy import insert
 
-from outrider.assertions.performance import figure_text
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.performance import figure_text
+from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.commands.model_checks import score_warnings
 from outrider.dataops.ledger.minutes import roll_up
 from outrider.dataops.ledger.stated_values import PLACES

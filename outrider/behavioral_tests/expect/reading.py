@@ -8,8 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
-from outrider.assertions.matching import number_of
+from outrider.assertions.batch.columns import is_tensor
+from outrider.assertions.comparison.matching import number_of
 
 Floats = NDArray[np.float64]
 _ELEMENT = re.compile(r"(.+)\[(\d+|[A-Za-z_]\w*)\]")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import is_tensor, row_hashes, to_tensor
+from outrider.assertions.batch.columns import is_tensor, row_hashes, to_tensor
 
 
 def differs(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor, tensor_array
+from outrider.assertions.batch.columns import is_tensor, tensor_array
 
 from .differing import differs
 

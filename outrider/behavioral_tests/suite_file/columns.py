@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import tensor_array
+from outrider.assertions.batch.columns import tensor_array
 from outrider.behavioral_tests.examples import Grouped
 from outrider.errors import SchemaMismatch
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import UNSET, UnsetType
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor, plain, to_tensor
+from outrider.assertions.batch.columns import is_tensor, plain, to_tensor
 from outrider.behavioral_tests.dir import DIR
 from outrider.behavioral_tests.examples import Examples
 from outrider.behavioral_tests.expect import spec_of

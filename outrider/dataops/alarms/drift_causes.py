@@ -11,7 +11,7 @@ from outrider.assertions.detection import onset_interval
 from outrider.assertions.detection.rises import largest_ratio
 from outrider.assertions.drift.share_watch import ShareWatch
 from outrider.assertions.drift.shares import ColumnShare
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 
 from .drift_streams import DriftStreams, StreamCounts
 

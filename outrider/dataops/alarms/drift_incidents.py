@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
-from outrider.assertions.performance import number_text
 from outrider.assertions.profiling import RANKS, ColumnSummary, summaries
+from outrider.assertions.statistics.performance import number_text
 from outrider.dataops.ledger.stored_profiles import ProfileRange, read_profile
 from outrider.dataops.state.tables import Incident, table_of
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, and_, func, select
 
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.dataops.flags.registered_assertions import columns_of, columns_of_sender
 from outrider.dataops.ledger.first_seen import STATED
 from outrider.dataops.ledger.stated_values import OTHERS

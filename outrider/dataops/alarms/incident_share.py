@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, func, select
 
+from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.assertions.times import utc_text
-from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import slice_words, version_words
 from outrider.dataops.state.tables import FlagCount, RecordCount, table_of

@@ -22,7 +22,7 @@ from outrider.assertions.detection import (
     select_alarms,
 )
 from outrider.assertions.detection.rises import largest_ratio
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 
 from .minute_counts import ALL
 from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare

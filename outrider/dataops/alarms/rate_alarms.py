@@ -25,7 +25,7 @@ from outrider.assertions.detection import (
     weekly_rates,
 )
 from outrider.assertions.detection.rises import floor_of, largest_ratio, might_rise
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
 
 from .minute_counts import ALL, OF_VERSION, MinuteCounts

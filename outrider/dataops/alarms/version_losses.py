@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from outrider.assertions.bets import weights_of
 from outrider.assertions.detection import LossBlocks
+from outrider.assertions.statistics.bets import weights_of
 from outrider.dataops.ledger.losses import OF_LABEL, WRONG
 from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.ledger.stated_values import OTHERS

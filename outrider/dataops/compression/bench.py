@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from outrider.assertions import Assertion, Batch
-from outrider.assertions.differences import Ruler
+from outrider.assertions.comparison.differences import Ruler
 from outrider.behavioral_tests import Suite
 from outrider.dataops.model_kinds.content import FOLDER, pin
 from outrider.dataops.model_kinds.loading import is_runner, load_model

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from outrider.assertions import Batch
-from outrider.assertions.differences import Ruler
+from outrider.assertions.comparison.differences import Ruler
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import OutriderError
 

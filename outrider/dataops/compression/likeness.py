@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import excess
-from outrider.assertions.differences import Ruler, differ, measures_of
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.comparison.agreement import excess
+from outrider.assertions.comparison.differences import Ruler, differ, measures_of
+from outrider.assertions.statistics.wilson import wilson_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Likeness:
     """Agreement of a variant with the champion on the same records."""
 
     measure: str
-    """What is compared: ``label``, else ``text``, else ``score``; see `outrider.assertions.differences`."""
+    """What is compared: ``label``, else ``text``, else ``score``; see `comparison.differences`."""
     rows: int
     agreement: float
     """1 less the share of records answered differently beyond ``noise``, at most 1.0."""

@@ -18,8 +18,8 @@ import pyarrow as pa
 from sqlalchemy import Connection, and_, func, select
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import as_type, common_type
-from outrider.assertions.matching import class_numbers
+from outrider.assertions.batch.columns import as_type, common_type
+from outrider.assertions.comparison.matching import class_numbers
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import has_row, read_rows
 from outrider.dataops.labels.weak_labels import Correction, corrected, replica_said, weak_records

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from blake3 import blake3
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 
 LANES = 1024
 NOT_CONTENT = frozenset({"ts"})

@@ -18,8 +18,8 @@ from typing_extensions import TypedDict
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import REST
-from outrider.assertions.columns import plain, row_hashes
-from outrider.assertions.words import are_texts
+from outrider.assertions.batch.columns import plain, row_hashes
+from outrider.assertions.texts.words import are_texts
 
 from .near_texts import TextSketch, near_texts, sketch_texts
 from .near_values import ValueSketch, chance, near_values, sketch_values

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import mix
-from outrider.assertions.words import UNSPACED
+from outrider.assertions.batch.columns import mix
+from outrider.assertions.texts.words import UNSPACED
 
 from .neighbours import MatchedRows, Rows, UInts, neighbours
 

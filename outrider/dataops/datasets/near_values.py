@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor, mix, row_hashes
+from outrider.assertions.batch.columns import is_tensor, mix, row_hashes
 
 from .neighbours import MatchedRows, Rows, UInts, neighbours
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import REST
-from outrider.assertions.columns import as_type, null_column, wider_type
+from outrider.assertions.batch.columns import as_type, null_column, wider_type
 from outrider.errors import SchemaMismatch
 
 from .validation import MOST_IDS

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.typed_text import text_of, typed_texts
+from outrider.assertions.comparison.typed_text import text_of, typed_texts
 from outrider.errors import nearest
 
 

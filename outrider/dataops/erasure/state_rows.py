@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
-from outrider.assertions.window_state import holds
+from outrider.assertions.windows.state import holds
 from outrider.dataops.journal.row_expiry import id_hash
 from outrider.dataops.judges import PREFIX as JUDGE
 from outrider.dataops.ledger.answers import answering_versions

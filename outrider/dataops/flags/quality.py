@@ -10,8 +10,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, case, exists, func, literal, select, union_all
 
-from outrider.assertions.matching import matches
-from outrider.assertions.quality import (
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import read_typed
+from outrider.assertions.flags.quality import (
     Asked,
     Detection,
     Judged,
@@ -26,7 +27,6 @@ from outrider.assertions.quality import (
     rate_of_labels,
     reasons_to_suspend,
 )
-from outrider.assertions.typed_text import read_typed
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.ledger.champions import read_borders, version_at

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import Connection, select
 
 from outrider.assertions import Group, Window
-from outrider.assertions.columns_read import columns_read, is_of_sender
+from outrider.assertions.batch.columns_read import columns_read, is_of_sender
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import AssertionRow, table_of
 

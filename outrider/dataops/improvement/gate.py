@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from outrider.assertions.estimation import Estimate
-from outrider.assertions.loss_bounds import Excess, FloatOrNull
+from outrider.assertions.statistics.estimation import Estimate
+from outrider.assertions.statistics.loss_bounds import Excess, FloatOrNull
 from outrider.behavioral_tests.outcome import UNANSWERED
 from outrider.errors import nearest
 
@@ -100,7 +100,7 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True)
 class SuiteEvidence:
-    """Behavioral test of both models on the same cases.
+    """One behavioral test, asked of both about the same cases.
 
     ``only_champion_fails`` and ``only_candidate_fails`` count cases that one of them alone fails; ``p`` is
     that of McNemar's exact test on them (of a rule of the whole test: that of its figures), adjusted over all

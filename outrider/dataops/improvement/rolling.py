@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.loss_bounds import FloatOrNull
+from outrider.assertions.statistics.loss_bounds import FloatOrNull
 from outrider.behavioral_tests.statistics import holm
 
 from .entity_hours import EntityHours

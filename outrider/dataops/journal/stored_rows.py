@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.batch_schema import MODEL_KEY
+from outrider.assertions.batch.schema import MODEL_KEY
 
 _ROWS = b"outrider.kept_rows"
 _LENGTH = b"outrider.rows"

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
-from outrider.assertions.matching import matches
-from outrider.assertions.quality import Asked
-from outrider.assertions.typed_text import read_typed
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import read_typed
+from outrider.assertions.flags.quality import Asked
+from outrider.assertions.statistics.estimation import (
+    Estimate,
+    certain_picks,
+    estimate_share,
+    selection_weights,
+)
 from outrider.dataops.ledger.targets import is_number
 from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
 from outrider.dataops.state.tables import Flag, Record, table_of

@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 from sqlalchemy import Connection
 
-from outrider.assertions.bets import weight_classes, weights_of
+from outrider.assertions.statistics.bets import weight_classes, weights_of
 from outrider.dataops.state.rows import add_to_rows, replace_rows
 from outrider.dataops.state.series_tables import LossBlock, LossCount
 

@@ -11,8 +11,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from sqlalchemy import Connection
 
-from outrider.assertions.matching import matches
-from outrider.assertions.typed_text import read_typed
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import read_typed
 from outrider.dataops.state.rows import Row, add_to_rows
 from outrider.dataops.state.series_tables import GroupCount, MeasureCount, OutcomeCount, ScoreCount
 

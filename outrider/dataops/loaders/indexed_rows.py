@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import row_hashes
+from outrider.assertions.batch.columns import row_hashes
 from outrider.dataops.datasets.leaks import TEXT_LIKENESS, Kind, LeakSide, Whole, matches_of
 from outrider.dataops.datasets.near_texts import SLACK
 from outrider.dataops.datasets.near_values import ValueSketch, sketch_values, spreads

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import mix, row_hashes
+from outrider.assertions.batch.columns import mix, row_hashes
 from outrider.dataops.datasets.leaks import TEXT_LIKENESS, VALUE_SHARE, LeakSide
 from outrider.dataops.datasets.near_texts import BAND_HASHES, BANDS, HASHES, SLACK, band_keys
 from outrider.dataops.datasets.near_values import PROJECTIONS, TABLES, projected, sketch_values, spreads

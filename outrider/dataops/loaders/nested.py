@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from outrider.assertions.columns import is_tensor, list_array, to_tensor
+from outrider.assertions.batch.columns import is_tensor, list_array, to_tensor
 
 
 def nested_type(kind: pa.DataType) -> pa.DataType:

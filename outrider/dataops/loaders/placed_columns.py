@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 
 Places = NDArray[np.int64]
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import plain
-from outrider.assertions.words import named
+from outrider.assertions.batch.columns import plain
+from outrider.assertions.texts.words import named
 from outrider.behavioral_tests import chat
 from outrider.dataops.state.in_threads import in_threads
 from outrider.errors import ConfigError, ServerError

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 
 Floats = NDArray[np.float32]
 

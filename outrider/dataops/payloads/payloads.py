@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import null_column, tensor_array, tensor_type
+from outrider.assertions.batch.columns import null_column, tensor_array, tensor_type
 
 from .columns import BINARY, FIELDS, PayloadForm, is_payload
 from .images import MOST_PIXELS, DecodeGate, decode_image

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.batch import PARTS, REST
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.dataops.payloads.columns import is_payload
 
 from .kinds import Kind

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import row_hashes
+from outrider.assertions.batch.columns import row_hashes
 from outrider.dataops.loaders.mapped_rows import MappedRows
 
 from .learned_rows import hashes_of

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor, row_hashes
-from outrider.assertions.matching import class_numbers
+from outrider.assertions.batch.columns import is_tensor, row_hashes
+from outrider.assertions.comparison.matching import class_numbers
 from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.labels.weak_labels import PREFIX
 from outrider.dataops.loaders.mapped_rows import MappedRows

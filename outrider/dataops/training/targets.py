@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
-from outrider.assertions.matching import class_numbers
+from outrider.assertions.batch.columns import is_tensor
+from outrider.assertions.comparison.matching import class_numbers
 from outrider.errors import ValidationRefused, nearest
 
 LABEL = "label"

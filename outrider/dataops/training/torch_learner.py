@@ -8,8 +8,8 @@ import pyarrow as pa
 import torch
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
-from outrider.assertions.matching import class_numbers
+from outrider.assertions.batch.columns import is_tensor
+from outrider.assertions.comparison.matching import class_numbers
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights, encode, load_architecture, load_weights
 from outrider.errors import ConfigError, ValidationRefused

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import Connection, Engine, select
 
-from outrider.assertions.batch_schema import MODEL_KEY
+from outrider.assertions.batch.schema import MODEL_KEY
 from outrider.dataops.models.registry import objects_of_versions
 from outrider.dataops.payloads.objects import LocalObjects, is_digest
 from outrider.dataops.state.improvement_tables import DatasetRowFile, DatasetVersion, Job

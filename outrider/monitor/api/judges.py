@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
-from outrider.assertions.kappa import RaterAgreement, agreement
+from outrider.assertions.statistics.kappa import RaterAgreement, agreement
 from outrider.dataops.judges import Reply, counts_of, failures_of, labelled_pairs, spent_today, version_of
 from outrider.dataops.state.database import now_us
 from outrider.monitor.http.declared import Declared, FieldsOf

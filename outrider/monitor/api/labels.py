@@ -7,8 +7,8 @@ from pydantic import AwareDatetime, Field
 from sqlalchemy import Connection, Engine
 from typing_extensions import TypedDict
 
-from outrider.assertions.estimation import Estimate
 from outrider.assertions.selection import Policy
+from outrider.assertions.statistics.estimation import Estimate
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.labels import estimates
 from outrider.dataops.labels import queue as labels

@@ -7,7 +7,7 @@ from pydantic import AwareDatetime, Field
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
-from outrider.assertions.quality import Detection, LeadTime, Overlap, SuspensionRule
+from outrider.assertions.flags.quality import Detection, LeadTime, Overlap, SuspensionRule
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.flags import reviews

@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from outrider.assertions.quality import SuspensionRule
+from outrider.assertions.flags.quality import SuspensionRule
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.datasets.versions import Provenance, RowFlag
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from starlette.responses import JSONResponse
 from typing_extensions import TypedDict
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.intake.column_types import parse_type

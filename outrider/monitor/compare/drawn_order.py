@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.batch_schema import canonical_order
-from outrider.assertions.columns import null_column
+from outrider.assertions.batch.columns import null_column
+from outrider.assertions.batch.schema import canonical_order
 from outrider.errors import ConfigError
 
 from .questions import MODEL, REQUEST

@@ -8,9 +8,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.differences import VECTORS
-from outrider.assertions.embedding_reach import EmbeddingReach
-from outrider.assertions.energy_witness import unit_vectors
+from outrider.assertions.comparison.differences import VECTORS
+from outrider.assertions.comparison.embedding_reach import EmbeddingReach
+from outrider.assertions.comparison.energy_witness import unit_vectors
 from outrider.errors import ConfigError
 
 from .answers import Answers, Asker

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from outrider.assertions.verdict import percent, records_needed, talk_measures
+from outrider.assertions.comparison.verdict import percent, records_needed, talk_measures
 
 from .plan import ComparePlan, Until
 

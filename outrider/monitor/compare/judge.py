@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.judged import JudgedPairs
+from outrider.assertions.comparison.judged import JudgedPairs
 from outrider.behavioral_tests import chat
 
 from .answers import Asker

@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from outrider.assertions.difference_sequence import DifferenceSequence
-from outrider.assertions.judged import JudgedVerdict
-from outrider.assertions.verdict import ERROR, PARTS
+from outrider.assertions.comparison.judged import JudgedVerdict
+from outrider.assertions.comparison.verdict import ERROR, PARTS
+from outrider.assertions.statistics.difference_sequence import DifferenceSequence
 
 from .judge import judged_pairs
 

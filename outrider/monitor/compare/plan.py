@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from outrider.assertions.agreement import EMBEDDING
+from outrider.assertions.comparison.agreement import EMBEDDING
 from outrider.errors import ConfigError
 
 QUIET, ALL = 0.25, 1.0

@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import json
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import plain
+from outrider.assertions.batch.columns import plain
 from outrider.dataops.redaction.columns import redacted_column
 from outrider.dataops.redaction.kinds import Kind, kind_fault
 from outrider.dataops.redaction.texts import TextRedactor

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from outrider.assertions.agreement import EVERYTHING, Tally
-from outrider.assertions.slice_ranking import SliceDifference
+from outrider.assertions.comparison.agreement import EVERYTHING, Tally
+from outrider.assertions.comparison.slice_ranking import SliceDifference
+from outrider.assertions.comparison.verdict import percent
+from outrider.assertions.comparison.verdict_sentence import share_text
 from outrider.assertions.times import utc_text
-from outrider.assertions.verdict import percent
-from outrider.assertions.verdict_sentence import share_text
 
 from .chat_asker import system_prompt
 from .forecast import costs

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.differences import VECTORS
+from outrider.assertions.comparison.differences import VECTORS
 from outrider.errors import ServerError
 
 from .answers import Answers, Asker

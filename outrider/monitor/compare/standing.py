@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EMBEDDING, EVERYTHING, PROPERTIES, Measure
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, one_of_each, taken_back
-from outrider.assertions.differences import (
+from outrider.assertions.comparison.agreement import EMBEDDING, EVERYTHING, PROPERTIES, Measure
+from outrider.assertions.comparison.differences import (
     VECTORS,
     Ruler,
     answer_texts,
@@ -24,15 +24,15 @@ from outrider.assertions.differences import (
     shared_measures,
     text_column_of,
 )
-from outrider.assertions.embedding_reach import EmbeddingReach
-from outrider.assertions.energy_witness import EnergyVerdict, EnergyWitness, pair_energies
-from outrider.assertions.items import hashed_bags
-from outrider.assertions.judged import JudgedVerdict
-from outrider.assertions.looks import Look, thin
-from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
-from outrider.assertions.slice_ranking import SliceDifference, rank_slices
-from outrider.assertions.text_properties import TOOL_CALLS, with_text_properties
-from outrider.assertions.verdict import (
+from outrider.assertions.comparison.embedding_reach import EmbeddingReach
+from outrider.assertions.comparison.energy_witness import EnergyVerdict, EnergyWitness, pair_energies
+from outrider.assertions.comparison.items import hashed_bags
+from outrider.assertions.comparison.judged import JudgedVerdict
+from outrider.assertions.comparison.looks import Look, thin
+from outrider.assertions.comparison.paired_outcomes import DirectedOutcomes, OutcomeVerdict
+from outrider.assertions.comparison.slice_ranking import SliceDifference, rank_slices
+from outrider.assertions.comparison.text_properties import TOOL_CALLS, with_text_properties
+from outrider.assertions.comparison.verdict import (
     MOST_SLICES,
     CandidateVerdict,
     MeasureVerdict,
@@ -40,7 +40,7 @@ from outrider.assertions.verdict import (
     percent,
     verdict_of,
 )
-from outrider.assertions.verdict_sentence import details_sentence, share_text, verdict_sentence
+from outrider.assertions.comparison.verdict_sentence import details_sentence, share_text, verdict_sentence
 from outrider.errors import ConfigError
 
 from .answers import Answers, NumberKind

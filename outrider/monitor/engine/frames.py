@@ -7,8 +7,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.batch_schema import MODEL_KEY, ordered_table
-from outrider.assertions.columns import from_values
+from outrider.assertions.batch.columns import from_values
+from outrider.assertions.batch.schema import MODEL_KEY, ordered_table
 from outrider.monitor.process.batch_frames import BatchReader, BatchWriter, Buffer
 
 from .asks import Ask, AskAnswer, Outputs, Poison, Priority

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import from_values
+from outrider.assertions.batch.columns import from_values
 from outrider.errors import ServerError
 
 from .asks import Outputs, Poison

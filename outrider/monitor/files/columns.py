@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions.batch_schema import PARTS
+from outrider.assertions.batch.schema import PARTS
 from outrider.assertions.times import utc
 from outrider.data_files import LeftOut, flat_parts
 from outrider.errors import ConfigError

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outrider.assertions.batch_schema import PARTS
+from outrider.assertions.batch.schema import PARTS
 from outrider.data_files import (
     LeftOut,
     TableOptions,

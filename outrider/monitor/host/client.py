@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, Group, Window
-from outrider.assertions.window_state import View
+from outrider.assertions.windows.state import View
 from outrider.errors import OutriderError
 from outrider.monitor.metrics.channel import SEND_FD
 from outrider.monitor.process import wire

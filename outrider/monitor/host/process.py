@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Assertion, Batch, Group, load_assertions
-from outrider.assertions.columns_read import columns_read
+from outrider.assertions.batch.columns_read import columns_read
 from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.expect import spec_of
 from outrider.behavioral_tests.metamorphic import Metamorphic

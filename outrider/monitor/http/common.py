@@ -4,7 +4,7 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from outrider.assertions.quality import Rate
+from outrider.assertions.flags.quality import Rate
 from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
 from outrider.errors import NotFound

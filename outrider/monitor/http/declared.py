@@ -24,7 +24,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
 from typing_extensions import TypedDict
 
-from outrider.assertions.loss_bounds import FloatOrNull
+from outrider.assertions.statistics.loss_bounds import FloatOrNull
 from outrider.assertions.times import utc_text
 
 T = TypeVar("T")

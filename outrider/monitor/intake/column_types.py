@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.batch import TIME
-from outrider.assertions.columns import is_tensor, tensor_array, tensor_type, values_of
+from outrider.assertions.batch.columns import is_tensor, tensor_array, tensor_type, values_of
 from outrider.dataops.payloads.columns import (
     NULLABLE,
     PAYLOAD,

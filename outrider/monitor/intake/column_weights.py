@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions.batch import TIME
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.dataops.payloads.columns import PAYLOAD, Payload
 from outrider.dataops.redaction.texts import is_text
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions.batch import REST
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import is_payload, text_array
 from outrider.dataops.state.stored_texts import NUL, rows_with_nul, text_fault

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.batch import SYSTEM, TIME
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.dataops.state.stored_texts import has_nul
 from outrider.monitor.stream.event_time import are_within
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import is_tensor, list_array
+from outrider.assertions.batch.columns import is_tensor, list_array
 from outrider.dataops.payloads.columns import is_payload
 from outrider.dataops.state.stored_texts import text_fault
 from outrider.monitor.http.problem import ProblemError, problem

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, select
 from typing_extensions import TypedDict
 
+from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.assertions.times import utc_text
-from outrider.assertions.wilson import wilson_interval
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.live_incidents import LIVE
 from outrider.dataops.alarms.loss_alarms import LOSS, RARE, lost_until_alarm

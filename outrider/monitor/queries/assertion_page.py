@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, Engine, func, select
 
-from outrider.assertions.quality import Overlap, SuspensionRule
+from outrider.assertions.flags.quality import Overlap, SuspensionRule
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.flags.quality import CHAMPION, AssertionQuality, read_overlaps, read_quality

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from typing_extensions import TypedDict
 
 from outrider.assertions import Batch
-from outrider.assertions.typed_text import text_of, typed_texts
+from outrider.assertions.comparison.typed_text import text_of, typed_texts
 from outrider.behavioral_tests.fairness import UNLABELLED, GroupGap, GroupMetrics, GroupRate, group_metrics
 from outrider.behavioral_tests.grouping import column_of
 from outrider.dataops.ledger.class_words import NUMBER

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import Engine, func, select
 from sqlalchemy.engine import Connection
 
-from outrider.assertions.quality import Rate, SuspensionRule, rate_of_labels
+from outrider.assertions.flags.quality import Rate, SuspensionRule, rate_of_labels
 from outrider.dataops.flags.quality import (
     AssertionFacts,
     LabelledRecord,

@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy import Engine, Select, and_, exists, select, tuple_
 from sqlalchemy.engine import Connection, Row
 
-from outrider.assertions.typed_text import is_wrong, plain_text
+from outrider.assertions.comparison.typed_text import is_wrong, plain_text
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure.hashes import is_erased
 from outrider.dataops.flags.reviews import reviews_of

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine, select
 from typing_extensions import TypedDict
 
-from outrider.assertions.weak_slices import LEAST_ROWS, WeakSlice, WeakSlices, find_weak_slices
+from outrider.assertions.statistics.weak_slices import LEAST_ROWS, WeakSlice, WeakSlices, find_weak_slices
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.stored_rows import has_row

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import APIRouter
 
-from outrider.assertions.quality import SuspensionRule
+from outrider.assertions.flags.quality import SuspensionRule
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.comparisons import Comparisons
 from outrider.dataops.journal.journal import SqliteJournal

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import as_type, wider_type
+from outrider.assertions.batch.columns import as_type, wider_type
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger.answers import answered_blocks, read_answers, read_family
 from outrider.dataops.ledger.records import registered_blocks, registered_weights

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Group, Window
-from outrider.assertions.window import MIN_IDLE_S
+from outrider.assertions.windows.window import MIN_IDLE_S
 from outrider.dataops.journal.journal import Block, Journal
 from outrider.dataops.journal.stored_rows import StoredRows, read_stored
 from outrider.dataops.state.clock import present_us

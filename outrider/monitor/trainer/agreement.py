@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, Agreement
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
-from outrider.assertions.differences import (
+from outrider.assertions.comparison.agreement import EVERYTHING, Agreement
+from outrider.assertions.comparison.differences import (
     Ruler,
     answer_texts,
     deltas,
@@ -20,9 +20,9 @@ from outrider.assertions.differences import (
     spread_of,
     subjects,
 )
-from outrider.assertions.looks import Look, thin
-from outrider.assertions.text_properties import with_text_properties
-from outrider.assertions.verdict import MeasureVerdict
+from outrider.assertions.comparison.looks import Look, thin
+from outrider.assertions.comparison.text_properties import with_text_properties
+from outrider.assertions.comparison.verdict import MeasureVerdict
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
 from outrider.dataops.ledger.cursors import judged_by_both

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
-from outrider.assertions.columns import is_tensor
-from outrider.assertions.estimation import Estimate, estimate_share
-from outrider.assertions.loss_bounds import Excess, most_shown
-from outrider.assertions.quality import Asked as AskedLabel
+from outrider.assertions.batch.columns import is_tensor
+from outrider.assertions.flags.quality import Asked as AskedLabel
+from outrider.assertions.statistics.estimation import Estimate, estimate_share
+from outrider.assertions.statistics.loss_bounds import Excess, most_shown
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
 from outrider.behavioral_tests.comparison import Compared, Comparison

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.comparison import one_of_each
-from outrider.assertions.difference_sequence import DifferenceSequence
-from outrider.assertions.verdict import stream_verdict
+from outrider.assertions.comparison.verdict import stream_verdict
+from outrider.assertions.statistics.difference_sequence import DifferenceSequence
 from outrider.dataops.flags.registered_assertions import kinds_of_active
 from outrider.dataops.flags.shadow_flags import common_records, flagged_by
 from outrider.dataops.improvement import shadow_tests

@@ -18,8 +18,8 @@ import torch
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
-from outrider.assertions.quality import Asked
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.typed_text import text_of
+from outrider.assertions.flags.quality import Asked
 from outrider.behavioral_tests import Outcome
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets

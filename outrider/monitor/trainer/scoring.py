@@ -11,11 +11,25 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import from_values, is_tensor
-from outrider.assertions.loss_bounds import Excess, excess, relative_excess
-from outrider.assertions.losses import BOUNDED, LOSSES, Loss, is_known, loss_of_target, losses, probabilities
-from outrider.assertions.matching import class_numbers
-from outrider.assertions.set_figures import SET_FIGURES, SetFigure, average_precision, macro_f1, set_excess
+from outrider.assertions.batch.columns import from_values, is_tensor
+from outrider.assertions.comparison.losses import (
+    BOUNDED,
+    LOSSES,
+    Loss,
+    is_known,
+    loss_of_target,
+    losses,
+    probabilities,
+)
+from outrider.assertions.comparison.matching import class_numbers
+from outrider.assertions.statistics.loss_bounds import Excess, excess, relative_excess
+from outrider.assertions.statistics.set_figures import (
+    SET_FIGURES,
+    SetFigure,
+    average_precision,
+    macro_f1,
+    set_excess,
+)
 from outrider.errors import OutriderError, ValidationRefused
 
 from .checks_process import scored
@@ -42,7 +56,7 @@ class LossFault(OutriderError):  # noqa: N818 - reads as the thing it is
 
 @dataclass(frozen=True, slots=True)
 class RowLosses:
-    """Losses of both by row, as of :func:`~outrider.assertions.losses.losses`."""
+    """Losses of both by row, as of :func:`~outrider.assertions.comparison.losses.losses`."""
 
     loss: str
     champion: NDArray[np.float64]
@@ -88,7 +102,7 @@ class SetAnswers:
     loss: SetFigure
     champion: NDArray[Any]
     candidate: NDArray[Any]
-    """Class numbers, or scores of the classes, as of :func:`~outrider.assertions.set_figures.set_excess`."""
+    """Class numbers, or scores of the classes, as of `statistics.set_figures.set_excess`."""
     labels: NDArray[np.intp]
     classes: int
     is_bounded: bool = True
@@ -136,8 +150,9 @@ class AnswerScoring:
     Attributes
     ----------
     loss
-        One of :data:`~outrider.assertions.losses.LOSSES` or
-        :data:`~outrider.assertions.set_figures.SET_FIGURES`, ``auto``, or ``file.py:callable`` in ``folder``.
+        One of :data:`~outrider.assertions.comparison.losses.LOSSES` or
+        :data:`~outrider.assertions.statistics.set_figures.SET_FIGURES`, ``auto``, or ``file.py:callable``
+        in ``folder``.
     scores
         Output that holds the probabilities of the classes, for ``log`` and ``average_precision``.
     is_number

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from outrider.assertions.matching import matches
-from outrider.assertions.typed_text import read_typed
-from outrider.assertions.verdict import CandidateVerdict, stream_verdict
-from outrider.assertions.verdict_sentence import details_sentence, verdict_sentence
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import read_typed
+from outrider.assertions.comparison.verdict import CandidateVerdict, stream_verdict
+from outrider.assertions.comparison.verdict_sentence import details_sentence, verdict_sentence
 from outrider.dataops.flags.shadow_flags import ShadowStretch, count_by_assertion, flagged_by_slot
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 from outrider.dataops.improvement.shadow_tests import Trial

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from outrider.assertions.looks import thin
+from outrider.assertions.comparison.looks import thin
 from outrider.dataops.flags.shadow_flags import common_records
 from outrider.dataops.improvement import watches
 from outrider.dataops.improvement.paired_labels import labelled_pairs

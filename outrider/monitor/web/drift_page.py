@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outrider.assertions.performance import number_text
+from outrider.assertions.statistics.performance import number_text
 
 from .rendering import Pages
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from outrider.assertions.performance import number_text
+from outrider.assertions.statistics.performance import number_text
 from outrider.assertions.times import utc, utc_text
 from outrider.dataops.datasets.label_account import account_words
 from outrider.dataops.datasets.leak_moves import report_words

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from sqlalchemy import Engine
 from starlette.responses import RedirectResponse, Response
 
-from outrider.assertions.quality import SuspensionRule
+from outrider.assertions.flags.quality import SuspensionRule
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.comparisons import Comparisons

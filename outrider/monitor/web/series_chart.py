@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
-from outrider.assertions.performance import figure_text
+from outrider.assertions.statistics.performance import figure_text
 from outrider.dataops.ledger.stated_values import version_words
 from outrider.monitor.queries.series.answer import FigureColumns, SeriesFacts, SeriesReport
 

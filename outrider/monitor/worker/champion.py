@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import plain
-from outrider.assertions.typed_text import NO_NUMBER, typed_texts
+from outrider.assertions.batch.columns import plain
+from outrider.assertions.comparison.typed_text import NO_NUMBER, typed_texts
 from outrider.dataops.journal.row_expiry import expired_ids
 from outrider.dataops.journal.stored_rows import StoredRows
 from outrider.dataops.ledger.commit import Effects

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
-from outrider.assertions.columns import as_type, is_tensor, null_column, wider_type
-from outrider.assertions.typed_text import typed_texts
+from outrider.assertions.batch.columns import as_type, is_tensor, null_column, wider_type
+from outrider.assertions.comparison.typed_text import typed_texts
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.redaction.columns import redacted_rows, without_answers
 from outrider.monitor.engine.asks import Outputs

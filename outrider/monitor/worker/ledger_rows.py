@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, flag_id, weak_label_id
 from outrider.dataops.ledger.flag_marks import judged_marks

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import plain
+from outrider.assertions.batch.columns import plain
 from outrider.behavioral_tests import chat
 from outrider.dataops.judges import Reply, slot_of, version_of
 from outrider.dataops.model_kinds.predictors import load_predictor_function

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Assertion, Batch
-from outrider.assertions.window_state import View
+from outrider.assertions.windows.state import View
 from outrider.dataops.flags import stored_flags as flags
 from outrider.dataops.flags.registered_assertions import revisions_by_name
 from outrider.dataops.journal.journal import Journal

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from sqlalchemy import Engine
 
 from outrider.assertions import Group, Window
-from outrider.assertions.window_state import WindowState
+from outrider.assertions.windows.state import WindowState
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.champions import version_at

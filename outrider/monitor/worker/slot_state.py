@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Group, Window
-from outrider.assertions.window_state import View, WindowState
+from outrider.assertions.windows.state import View, WindowState
 from outrider.dataops.flags.quality import FOREVER_US
 from outrider.dataops.ledger.profiles import ProfileBuffer
 from outrider.monitor.host.client import Failure, Offered

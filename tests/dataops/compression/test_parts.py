@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from outrider.assertions import Batch
-from outrider.assertions.differences import Ruler
+from outrider.assertions.comparison.differences import Ruler
 from outrider.dataops.compression.evaluated import Evaluated, best
 from outrider.dataops.compression.judged import Flips, SuiteVerdict, flips
 from outrider.dataops.compression.likeness import Likeness, likeness

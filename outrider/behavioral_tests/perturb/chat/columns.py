@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import list_array
+from outrider.assertions.batch.columns import list_array
 from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, input_column
 
 TextChange = Callable[[NDArray[Any], Rng], NDArray[Any]]

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor, list_array
+from outrider.assertions.batch.columns import is_tensor, list_array
 from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, column, input_column
 
 Floats: TypeAlias = NDArray[np.float64]

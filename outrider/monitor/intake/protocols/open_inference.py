@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.monitor.http.problem import Problem, ProblemError, problem
 from outrider.monitor.intake.column_types import is_list, parse_type
 from outrider.monitor.intake.decode import Decoded

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import tensor_array
+from outrider.assertions.batch.columns import tensor_array
 from outrider.monitor.intake.column_types import Values
 
 DTYPES: dict[str, np.dtype[Any]] = {

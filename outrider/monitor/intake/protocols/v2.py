@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.intake.column_types import Values
 from outrider.monitor.intake.decode import parse_json

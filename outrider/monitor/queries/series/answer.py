@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 from typing_extensions import TypedDict
 
-from outrider.assertions.performance import Estimated
+from outrider.assertions.statistics.performance import Estimated
 from outrider.assertions.times import utc_text
 from outrider.dataops.alarms.model_events import model_events
 from outrider.dataops.ledger.minutes import FLAGS, GROUPS, MEASURES, OUTCOMES, RECORDS, Ages

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
 
-from outrider.assertions.performance import QUANTILE, UNKNOWN, Estimated
-from outrider.assertions.wilson import wilson_limits
+from outrider.assertions.statistics.performance import QUANTILE, UNKNOWN, Estimated
+from outrider.assertions.statistics.wilson import wilson_limits
 from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.state.series_tables import MeasureCount
 from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount, table_of

@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.performance import UNKNOWN, Estimated
+from outrider.assertions.statistics.performance import UNKNOWN, Estimated
 
 from .span import SeriesSpan
 

@@ -1,7 +1,7 @@
 """Rates of declared groups and their gaps over time, by judged version.
 
 Steps are of the record. Labels that a policy chose are weighted by their chance, and those that came unasked
-set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
+set aside, as everywhere (:func:`~outrider.assertions.flags.quality.rate_of_labels`).
 """
 
 import json
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from outrider.assertions.performance import UNKNOWN, Estimated
-from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
+from outrider.assertions.flags.quality import LEAST_ASKED, LEAST_ASKED_SHARE
+from outrider.assertions.statistics.performance import UNKNOWN, Estimated
 from outrider.behavioral_tests.counted_groups import GroupCells, counted_metrics, stepped_metrics
 from outrider.behavioral_tests.fairness import GroupMetrics
 from outrider.dataops.labels.estimates import request_weights

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from outrider.assertions.performance import Estimated, MeasureHistogram
+from outrider.assertions.statistics.performance import Estimated, MeasureHistogram
 from outrider.dataops.state.series_tables import MeasureCount
 from outrider.dataops.state.tables import table_of
 

@@ -2,7 +2,7 @@
 
 Steps are of the record, whenever its label came. Labels that a policy chose are weighted by their chance,
 and those that came unasked set aside, as everywhere
-(:func:`~outrider.assertions.quality.rate_of_labels`).
+(:func:`~outrider.assertions.flags.quality.rate_of_labels`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, literal, select
 
-from outrider.assertions.estimation import estimate_share
-from outrider.assertions.matching import NUMERIC_SHARE
-from outrider.assertions.performance import (
+from outrider.assertions.comparison.matching import NUMERIC_SHARE
+from outrider.assertions.flags.quality import LEAST_ASKED, LEAST_ASKED_SHARE
+from outrider.assertions.statistics.estimation import estimate_share
+from outrider.assertions.statistics.performance import (
     UNKNOWN,
     Estimated,
     OutcomeCells,
@@ -32,7 +33,6 @@ from outrider.assertions.performance import (
     root,
     score_convention,
 )
-from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.ledger.class_scores import BUCKETS
 from outrider.dataops.ledger.class_words import NUMBER

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.behavioral_tests.grouping import groups
 from outrider.dataops.ledger.group_columns import columns_of
 from outrider.dataops.ledger.stated_values import GROUP, OTHERS, StatedValues

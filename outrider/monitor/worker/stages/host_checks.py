@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings
-from outrider.assertions.window_state import View
+from outrider.assertions.windows.state import View
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.worker.judged import JudgedPart, JudgedRecords
 from outrider.monitor.worker.slot_state import Views

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.matching import matches
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.class_scores import stored_scores
 from outrider.dataops.ledger.commit import Effects

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.dataops.ledger.class_words import NUMBER, class_word
 from outrider.dataops.ledger.stated_values import ANSWER, OTHERS, SLICE, VERSION, StatedValues
 from outrider.monitor.settings.model_sections import ModelSettings

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -19,7 +18,7 @@ from outrider.dataops.models.champion_history import ChangeRow, list_changes
 from outrider.dataops.state.database import DatabaseChanges, now_us, write
 from outrider.errors import NotFound
 from outrider.monitor.http.champion_actions import roll_back
-from outrider.monitor.http.common import RequestBody, targets_of, timed
+from outrider.monitor.http.common import RequestBody, targets_of
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.settings.config import Settings
@@ -31,7 +30,8 @@ MOST_LETTERS = 2_000
 _LOOK_S = 0.1
 """Between looks for a commit while somebody waits."""
 
-ChampionChange: TypeAlias = Annotated[dict[str, Any], FieldsOf(ChangeRow, "ChampionChange", times=True)]
+CHANGE = FieldsOf(ChangeRow, "ChampionChange", times=True)
+ChampionChange: TypeAlias = Annotated[dict[str, Any], CHANGE]
 
 
 class ChampionHistory(TypedDict):
@@ -181,7 +181,7 @@ def _add_history(router: APIRouter, engine: Engine) -> None:
                 raise NotFound(f"no model {model!r} has a version")
         shown = found[:limit]
         more = shown[-1].seq if len(found) > limit else None
-        return {"model": model, "changes": [timed(asdict(row)) for row in shown], "next": more}
+        return {"model": model, "changes": [CHANGE.body(row) for row in shown], "next": more}
 
 
 def _tag(found: models.Model) -> str:

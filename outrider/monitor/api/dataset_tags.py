@@ -1,6 +1,5 @@
 """The API of dataset tags, and the versions that requests name."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter
@@ -11,7 +10,7 @@ from typing_extensions import TypedDict
 from outrider.dataops.datasets import references
 from outrider.dataops.datasets.references import Tag, TagTaken
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, timed
+from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 
@@ -24,7 +23,8 @@ def _storable(text: str) -> str:
 
 Selector: TypeAlias = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_storable)]
 """A version by its number, a tag, a time or ``newest``."""
-TagFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(Tag, "DatasetTag", times=True)]
+TAG = FieldsOf(Tag, "DatasetTag", times=True)
+TagFacts: TypeAlias = Annotated[dict[str, Any], TAG]
 
 
 class DatasetTags(TypedDict):
@@ -73,4 +73,4 @@ def add_dataset_tags(router: APIRouter, engine: Engine) -> None:
 
 
 def _json(tag: Tag) -> dict[str, Any]:
-    return timed(dataclasses.asdict(tag))
+    return TAG.body(tag)

@@ -32,7 +32,7 @@ from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import OPEN
-from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.common import RequestBody, known_model
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
@@ -90,17 +90,16 @@ class DatasetManifest(TypedDict):
     """Leaks and repeated rows that were found at the commit, the first pairs by id."""
 
 
-_UNSAID = ("manifest", "arrow_schema", "state")
-_FACTS = FieldsOf(datasets.Version, "DatasetVersion", times=True, without=_UNSAID)
-DatasetFacts: TypeAlias = Annotated[dict[str, Any], _FACTS]
-DatasetDetail: TypeAlias = Annotated[
-    dict[str, Any],
-    dataclasses.replace(_FACTS, name="DatasetDetail", more={"tags": list[str], "manifest": DatasetManifest}),
-]
-CommittedDataset: TypeAlias = Annotated[
-    dict[str, Any],
-    dataclasses.replace(_FACTS, name="CommittedDataset", more={"job": str, "labels": LabelAccount | None}),
-]
+DATASET = FieldsOf(
+    datasets.Version, "DatasetVersion", times=True, without=("manifest", "arrow_schema", "state")
+)
+DatasetFacts: TypeAlias = Annotated[dict[str, Any], DATASET]
+_DETAIL = dataclasses.replace(
+    DATASET, name="DatasetDetail", more={"tags": list[str], "manifest": DatasetManifest}
+)
+_COMMITTED = dataclasses.replace(
+    DATASET, name="CommittedDataset", more={"job": str, "labels": LabelAccount | None}
+)
 
 
 class DatasetVersions(TypedDict):
@@ -147,16 +146,16 @@ def add_datasets(router: APIRouter, engine: Engine, objects: ObjectStore) -> Non
         """Every version of every dataset."""
         with engine.connect() as connection:
             found = datasets.all_versions(connection)
-        return {"datasets": [_dataset(v) for v in found if model in (None, v.model)]}
+        return {"datasets": [DATASET.body(v) for v in found if model in (None, v.model)]}
 
     @router.get("/datasets/{name}/versions/{number}", tags=["datasets"])
-    def get_dataset(name: str, number: Selector) -> Declared[DatasetDetail]:
+    def get_dataset(name: str, number: Selector) -> Declared[Annotated[dict[str, Any], _DETAIL]]:
         """Dataset version with its columns, changes and validation result."""
         with engine.connect() as connection:
             found = find_version(connection, name, number)
             tags = tags_of(connection, found)
         manifest = {key: value for key, value in found.manifest.items() if key != "files"}
-        return _dataset(found) | {"tags": tags, "manifest": manifest | {"bytes": found.bytes}}
+        return _DETAIL.body(found, tags=tags, manifest=manifest | {"bytes": found.bytes})
 
     @router.get("/datasets/{name}/versions/{number}/provenance", tags=["datasets"])
     def get_provenance(name: str, number: Selector) -> Declared[DatasetRows]:
@@ -235,7 +234,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         "/datasets/{name}/versions",
         tags=["datasets"],
         status_code=201,
-        response_model=Declared[CommittedDataset],
+        response_model=Declared[Annotated[dict[str, Any], _COMMITTED]],
         responses={202: {"model": PendingCommit, "description": "The job is still at it"}},
     )
     def commit_version(
@@ -276,7 +275,7 @@ def add_commit(router: APIRouter, engine: Engine, settings: Settings, objects: O
         if found.status in OPEN:
             response.status_code = 202
             return {"job": job, "status": found.status}
-        return _dataset(_outcome(engine, found)) | {"job": job, "labels": found.result.get("labels")}
+        return _COMMITTED.body(_outcome(engine, found), job=job, labels=found.result.get("labels"))
 
 
 def _provenance_columns(origins: list[datasets.Provenance], part: str | None) -> pa.Table:
@@ -387,9 +386,3 @@ def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
                 decoded = check_decoded(batch, decoded, most, "limits.dataset_bytes")
     except (pa.ArrowException, OSError, ValueError) as error:
         raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
-
-
-def _dataset(found: datasets.Version) -> dict[str, Any]:
-    row = {entry.name: getattr(found, entry.name) for entry in dataclasses.fields(found)}
-    row = {key: value for key, value in row.items() if key not in _UNSAID}
-    return timed(row)

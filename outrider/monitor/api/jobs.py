@@ -17,7 +17,7 @@ from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.settings.config import Settings
 
-from .retrains import JobFacts, job_facts
+from .retrains import JOB, JobFacts
 
 
 class Jobs(TypedDict):
@@ -43,13 +43,13 @@ def job_routes(engine: Engine, settings: Settings) -> APIRouter:
         statuses = {"open": OPEN, "ended": ENDED, "all": None}[state]
         with engine.connect() as connection:
             found = jobs.recent(connection, kind=kind, model=model, limit=limit, statuses=statuses)
-        return {"jobs": [job_facts(job) for job in found]}
+        return {"jobs": [JOB.body(job) for job in found]}
 
     @router.get("/jobs/{job}")
     def get_job(job: str) -> Declared[JobFacts]:
         """Job with its stage, progress, seconds per stage, and error with the last lines of its log."""
         with engine.connect() as connection:
-            return job_facts(jobs.get(connection, job))
+            return JOB.body(jobs.get(connection, job))
 
     @router.post("/jobs/{job}/cancel")
     def cancel_job(job: str, request: Request) -> Declared[JobFacts]:
@@ -68,6 +68,6 @@ def job_routes(engine: Engine, settings: Settings) -> APIRouter:
 def _changed(engine: Engine, change: Callable[[Connection], JobRow]) -> dict[str, Any]:
     try:
         with write(engine) as connection:
-            return job_facts(change(connection))
+            return JOB.body(change(connection))
     except JobClosed as error:
         raise ProblemError(problem(409, str(error), field="job")) from error

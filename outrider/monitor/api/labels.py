@@ -1,7 +1,5 @@
 """The API of the label queue."""
 
-import dataclasses
-import math
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Query
@@ -15,16 +13,14 @@ from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.labels import estimates
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, known_model, timed
-from outrider.monitor.http.declared import Declared, FieldsOf
+from outrider.monitor.http.common import RequestBody, known_model
+from outrider.monitor.http.declared import Declared, FieldsOf, as_it_stands
 from outrider.monitor.settings.config import Settings
 
-RequestFacts: TypeAlias = Annotated[
-    dict[str, Any], FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
-]
-EstimateFacts: TypeAlias = Annotated[
-    dict[str, Any], FieldsOf(Estimate, "TrafficEstimate", more={"value": float | None})
-]
+REQUEST = FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
+RequestFacts: TypeAlias = Annotated[dict[str, Any], REQUEST]
+_ESTIMATE = as_it_stands(Estimate)
+EstimateFacts: TypeAlias = Annotated[dict[str, Any], _ESTIMATE]
 
 
 class LabelRequests(TypedDict):
@@ -64,7 +60,7 @@ def add_labels(
         """The label queue."""
         with engine.connect() as connection:
             found = labels.list_requests(connection, model=model, status=status, limit=limit)
-        return {"requests": [timed(dataclasses.asdict(item)) for item in found]}
+        return {"requests": [REQUEST.body(item) for item in found]}
 
     @router.get("/models/{model}/estimates", tags=["labels"])
     def read_estimates(model: str) -> Declared[TrafficEstimates]:
@@ -73,8 +69,8 @@ def add_labels(
         with engine.connect() as connection:
             found = estimates.read_estimates(connection, model)
         return {
-            "accuracy": _plain(found.accuracy),
-            "precision": {name: _plain(one) for name, one in found.precision.items()},
+            "accuracy": _ESTIMATE.body(found.accuracy),
+            "precision": {name: _ESTIMATE.body(one) for name, one in found.precision.items()},
             "note": found.note,
         }
 
@@ -103,9 +99,4 @@ def add_labels(
             if not labels.queue_labels(connection, found):  # somebody was faster: now under the lock
                 found = choose(connection)
                 labels.queue_labels(connection, found)
-        return {"requests": [timed(dataclasses.asdict(item)) for item in found.requests]}
-
-
-def _plain(found: Estimate) -> dict[str, Any]:
-    """As JSON: what is unknown is null."""
-    return dataclasses.asdict(found) | {"value": None if math.isnan(found.value) else found.value}
+        return {"requests": [REQUEST.body(item) for item in found.requests]}

@@ -1,7 +1,6 @@
 """API of model versions: list, download, lineage."""
 
 import json
-from dataclasses import asdict
 from typing import Annotated, Any, NotRequired, TypeAlias
 
 from fastapi import APIRouter, Response
@@ -13,23 +12,20 @@ from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import ObjectStore
 from outrider.errors import NotFound
-from outrider.monitor.http.common import timed
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.responses import binary
 
 SAFETENSORS = "application/octet-stream"
 
 
-ModelFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        models.Model,
-        "ModelVersion",
-        times=True,
-        without=("weights",),
-        more={"has_weights": bool, "source": dict[str, Any]},
-    ),
-]
+MODEL = FieldsOf(
+    models.Model,
+    "ModelVersion",
+    times=True,
+    without=("weights",),
+    more={"has_weights": bool, "source": dict[str, Any]},
+)
+ModelFacts: TypeAlias = Annotated[dict[str, Any], MODEL]
 
 
 class ModelVersions(TypedDict):
@@ -127,7 +123,4 @@ def _version(connection: Connection, model: str, version: str) -> models.Model:
 
 def model_facts(found: models.Model) -> dict[str, Any]:
     """Facts of a version for an answer."""
-    row = asdict(found)
-    row["has_weights"] = row.pop("weights") is not None
-    row["source"] = json.loads(found.source)
-    return timed(row)
+    return MODEL.body(found, has_weights=found.weights is not None, source=json.loads(found.source))

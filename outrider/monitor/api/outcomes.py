@@ -1,6 +1,5 @@
 """API of behavioral outcomes: matrix over versions, one outcome, and outside ones."""
 
-import dataclasses
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -13,7 +12,7 @@ from outrider.behavioral_tests.outcome import Example, Measure
 from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
-from outrider.monitor.http.common import known_model, timed
+from outrider.monitor.http.common import iso, known_model
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.limits import BodyBounds, ClientGone, read_body
 from outrider.monitor.http.problem import ProblemError, problem
@@ -71,36 +70,28 @@ OutcomeFacts: TypeAlias = Annotated[
         },
     ),
 ]
-VersionFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(Column, "MatrixVersion", times=True)]
-
-
-class MatrixCell(TypedDict):
-    """One test for one version: outcome, change, rate on live traffic."""
-
-    outcome: CellOutcome | None
-    change: Change | None
-    live: LiveRateFacts | None
-
-
-class MatrixRow(TypedDict):
-    """One test over the versions."""
-
-    capability: str
-    kind: str
-    suite: str
-    test: str
-    description: str
-    cells: dict[str, MatrixCell]
-
-
-class BehaviorMatrix(TypedDict):
-    """Tests by capability with model versions as columns."""
-
-    model: str
-    versions: list[VersionFacts]
-    older: int
-    capabilities: tuple[str, ...]
-    rows: list[MatrixRow]
+VERSION = FieldsOf(Column, "MatrixVersion", times=True)
+VersionFacts: TypeAlias = Annotated[dict[str, Any], VERSION]
+CELL = FieldsOf(
+    VersionCell,
+    "MatrixCell",
+    about="One test for one version: outcome, change, rate on live traffic.",
+    more={"outcome": CellOutcome | None, "change": Change | None, "live": LiveRateFacts | None},
+)
+_ROW = FieldsOf(
+    VersionsRow,
+    "MatrixRow",
+    about="One test over the versions.",
+    more={"cells": dict[str, Annotated[dict[str, Any], CELL]]},
+)
+MATRIX = FieldsOf(
+    Matrix,
+    "BehaviorMatrix",
+    about="Tests by capability with model versions as columns.",
+    without=("columns",),
+    more={"versions": list[VersionFacts], "rows": list[Annotated[dict[str, Any], _ROW]]},
+)
+BehaviorMatrix: TypeAlias = Annotated[dict[str, Any], MATRIX]
 
 
 class OutcomeReport(TypedDict):
@@ -140,7 +131,7 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         """Tests by capability with model versions as columns: rates, changes, live rates."""
         check(model)
         found = read_matrix(engine, model, capability=capability, status=status, skip=skip, columns=columns)
-        return _json(matrix_json(found))
+        return _json(MATRIX.body(found, versions=found.columns))
 
     @router.get(
         "/suites/{model}/outcomes/{version}/{suite}/{test:path}",
@@ -153,10 +144,10 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         found = read_detail(engine, model, version, suite, test)
         if found is None:
             raise NotFound(f"no outcome of {suite}/{test} is stored for {model}@{version}")
-        cell = _cell(found.cell)
+        cell, stored = CELL.body(found.cell), dict(found.outcome)
         body: OutcomeReport = {
-            "version": column_json(found.column),
-            "outcome": timed(dict(found.outcome)),
+            "version": VERSION.body(found.column),
+            "outcome": stored | {"at": iso(stored.pop("at_us"))},
             "change": cell["change"],
             "live": cell["live"],
         }
@@ -178,45 +169,6 @@ def add_outcomes(router: APIRouter, engine: Engine, settings: Settings) -> None:
         with write(engine) as connection:
             suite_outcomes.keep(connection, model, given.version, found, source=given.source, now_us=now_us())
         return {"model": model, "version": given.version, "kept": len(found)}
-
-
-def matrix_json(found: Matrix) -> BehaviorMatrix:
-    """Matrix as JSON."""
-    return {
-        "model": found.model,
-        "versions": [column_json(column) for column in found.columns],
-        "older": found.older,
-        "capabilities": found.capabilities,
-        "rows": [_row(row) for row in found.rows],
-    }
-
-
-def column_json(column: Column) -> VersionFacts:
-    """Version as JSON."""
-    return timed(dataclasses.asdict(column))
-
-
-def _row(row: VersionsRow) -> MatrixRow:
-    return {
-        "capability": row.capability,
-        "kind": row.kind,
-        "suite": row.suite,
-        "test": row.test,
-        "description": row.description,
-        "cells": {version: _cell(cell) for version, cell in row.cells.items()},
-    }
-
-
-def _cell(cell: VersionCell) -> MatrixCell:
-    outcome = None if cell.outcome is None else timed(dataclasses.asdict(cell.outcome))
-    if outcome is not None:
-        for name in _NAMED:
-            del outcome[name]
-    return {
-        "outcome": outcome,
-        "change": cell.change,
-        "live": None if cell.live is None else timed(dataclasses.asdict(cell.live)),
-    }
 
 
 def _json(body: BehaviorMatrix | OutcomeReport) -> Response:

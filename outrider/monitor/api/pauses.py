@@ -1,6 +1,5 @@
 """API of pauses of shadow models and live tests, not capture."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter
@@ -10,11 +9,12 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.state import pauses
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, known_model, timed
+from outrider.monitor.http.common import RequestBody, known_model
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.settings.config import Settings
 
-PauseFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(pauses.PauseRow, "Pause", times=True)]
+PAUSE = FieldsOf(pauses.PauseRow, "Pause", times=True)
+PauseFacts: TypeAlias = Annotated[dict[str, Any], PAUSE]
 
 
 class Pauses(TypedDict):
@@ -61,7 +61,7 @@ def pause_routes(engine: Engine, settings: Settings) -> APIRouter:
             known_model(settings, body.model)
         with write(engine) as connection:
             row = pauses.pause(connection, body.what, model=body.model, who=body.who, now_us=now_us())
-        return timed(dataclasses.asdict(row))
+        return PAUSE.body(row)
 
     @router.post("/pauses/resume")
     def resume(body: ResumeWanted) -> Declared[Resumed]:
@@ -79,4 +79,4 @@ def pause_routes(engine: Engine, settings: Settings) -> APIRouter:
 
 
 def _json(rows: list[pauses.PauseRow]) -> Pauses:
-    return {"pauses": [timed(dataclasses.asdict(row)) for row in rows]}
+    return {"pauses": [PAUSE.body(row) for row in rows]}

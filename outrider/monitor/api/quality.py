@@ -1,6 +1,5 @@
 """API of assertion quality: figures, suspensions, reviews, incidents."""
 
-import dataclasses
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query, Request
@@ -8,7 +7,7 @@ from pydantic import AwareDatetime, Field
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
-from outrider.assertions.flags.quality import LeadTime, Overlap
+from outrider.assertions.flags.quality import Detection, LeadTime, Overlap, SuspensionRule
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.flags import reviews
@@ -26,10 +25,7 @@ from outrider.monitor.http.common import (
     RateFigures,
     RequestBody,
     iso,
-    rate_json,
-    suspension_rule,
     targets_of,
-    timed,
 )
 from outrider.monitor.http.declared import Declared, FieldsOf, Time
 from outrider.monitor.http.incident_actions import act
@@ -40,31 +36,50 @@ from outrider.monitor.settings.config import Settings
 Limit = Annotated[int, Query(ge=1, le=1000)]
 MOST_S = 3_155_760_000
 """A hundred years: more than that has no date."""
-OverlapFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        Overlap,
-        "AssertionOverlap",
-        more={
-            "jaccard": float,
-            "b_given_a": RateFigures,
-            "a_given_b": RateFigures,
-            "a_is_subsumed": bool,
-            "b_is_subsumed": bool,
-        },
-    ),
-]
-LiveRateFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(LiveRateView, "LiveTestRate", times=True)]
-ReviewFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(reviews.ReviewRow, "FlagReview", times=True)]
-IncidentFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        IncidentRow,
-        "AssertionIncident",
-        times=True,
-        more={"muted_until": Time | None, "sentence": str, "next_step": str},
-    ),
-]
+OVERLAP = FieldsOf(
+    Overlap,
+    "AssertionOverlap",
+    more={
+        "jaccard": float,
+        "b_given_a": RateFigures,
+        "a_given_b": RateFigures,
+        "a_is_subsumed": bool,
+        "b_is_subsumed": bool,
+    },
+)
+OverlapFacts: TypeAlias = Annotated[dict[str, Any], OVERLAP]
+LIVE_RATE = FieldsOf(LiveRateView, "LiveTestRate", times=True)
+LiveRateFacts: TypeAlias = Annotated[dict[str, Any], LIVE_RATE]
+REVIEW = FieldsOf(reviews.ReviewRow, "FlagReview", times=True)
+ReviewFacts: TypeAlias = Annotated[dict[str, Any], REVIEW]
+INCIDENT = FieldsOf(
+    IncidentRow,
+    "AssertionIncident",
+    times=True,
+    more={"muted_until": Time | None, "sentence": str, "next_step": str},
+)
+IncidentFacts: TypeAlias = Annotated[dict[str, Any], INCIDENT]
+
+_DETECTION = FieldsOf(
+    Detection,
+    "DetectionFigures",
+    about="Separation of errors from right answers.",
+    more=dict.fromkeys(("coverage", "false_failures", "errors"), RateFigures),
+)
+QUALITY = FieldsOf(
+    AssertionQuality,
+    "AssertionFigures",
+    about="All figures of one assertion.",
+    without=("suspended_until_us",),
+    more={
+        "fire_rate": RateFigures,
+        "precision": RateFigures,
+        "by_slice": dict[str, RateFigures],
+        "detection": Annotated[dict[str, Any], _DETECTION],
+        "lead": LeadTime,
+        "suspended_until": Time | None,
+    },
+)
 
 
 class Overlaps(TypedDict):
@@ -73,42 +88,10 @@ class Overlaps(TypedDict):
     overlaps: list[OverlapFacts]
 
 
-class DetectionFigures(TypedDict):
-    """Separation of errors from right answers."""
-
-    coverage: RateFigures
-    false_failures: RateFigures
-    errors: RateFigures
-
-
-class AssertionFigures(TypedDict):
-    """All figures of one assertion."""
-
-    name: str
-    kind: str
-    level: str
-    description: str
-    owner: str
-    revision: str
-    flags: int
-    reads: tuple[str, ...]
-    reviewed: int
-    fire_rate: RateFigures
-    precision: RateFigures
-    by_slice: dict[str, RateFigures]
-    detection: DetectionFigures
-    lead: LeadTime
-    cost_us: float | None
-    suspended_until: Time | None
-    suspension: str
-    last_strike: str | None
-    proposal: tuple[str, ...]
-
-
 class AssertionReport(TypedDict):
     """Assertion with its live rates and its overlaps."""
 
-    assertion: AssertionFigures
+    assertion: Annotated[dict[str, Any], QUALITY]
     rates: list[LiveRateFacts]
     overlaps: list[OverlapFacts]
 
@@ -164,13 +147,13 @@ class IncidentAction(RequestBody):
 
 def add_quality(router: APIRouter, engine: Engine, settings: Settings) -> None:
     """Add the routes of figures and suspensions."""
-    rule = suspension_rule(settings)
+    rule = settings.quality.fill(SuspensionRule)
 
     @router.get("/overlaps", tags=["assertions"])
     def list_overlaps(model: str) -> Declared[Overlaps]:
         """Pairs of assertions that fire on the same records, most alike first."""
         with engine.connect() as connection:
-            return {"overlaps": [overlap_json(pair) for pair in read_overlaps(connection, model)]}
+            return {"overlaps": [_overlap(pair) for pair in read_overlaps(connection, model)]}
 
     @router.get("/assertions/{model}/{name:path}", tags=["assertions"])
     def show_assertion(model: str, name: str) -> Declared[AssertionReport]:
@@ -180,9 +163,9 @@ def add_quality(router: APIRouter, engine: Engine, settings: Settings) -> None:
             pairs = read_overlaps(connection, model)
             rates = list_rates(connection, model, test=name)
         return {
-            "assertion": quality_json(found),
-            "rates": [timed(dataclasses.asdict(rate)) for rate in rates],
-            "overlaps": [overlap_json(p) for p in pairs_of(pairs, name)],
+            "assertion": QUALITY.body(found, suspended_until=found.suspended_until_us or None),
+            "rates": [LIVE_RATE.body(rate) for rate in rates],
+            "overlaps": [_overlap(pair) for pair in pairs_of(pairs, name)],
         }
 
     @router.post("/assertions/{model}/{name:path}/suspend", tags=["assertions"])
@@ -211,7 +194,7 @@ def add_reviews(router: APIRouter, engine: Engine) -> None:
         """Reviews of flags, newest first."""
         with engine.connect() as connection:
             found = reviews.list_reviews(connection, model=model, assertion=assertion, limit=limit)
-        return {"reviews": [timed(dataclasses.asdict(row)) for row in found]}
+        return {"reviews": [REVIEW.body(row) for row in found]}
 
     @router.post("/reviews", tags=["assertions"], status_code=201)
     def give_review(body: ReviewGiven) -> Declared[ReviewFacts]:
@@ -225,7 +208,7 @@ def add_reviews(router: APIRouter, engine: Engine) -> None:
                 note=body.note,
                 now_us=now_us(),
             )
-        return timed(dataclasses.asdict(row))
+        return REVIEW.body(row)
 
 
 def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None:
@@ -245,67 +228,28 @@ def add_incidents(router: APIRouter, engine: Engine, settings: Settings) -> None
             found = stored_incidents.list_incidents(
                 connection, now_us=now_us(), model=model, status=wanted, assertion=assertion, limit=limit
             )
-        return {"incidents": [incident_json(row) for row in found]}
+        return {"incidents": [_incident(row) for row in found]}
 
     @router.post("/incidents/{incident}", tags=["assertions"])
     def change_incident(incident: str, body: IncidentAction, request: Request) -> Declared[IncidentFacts]:
         """Acknowledge, mute or resolve an incident."""
         until, who = _time(body.until, body.for_s), visitor_of(request).name
-        return incident_json(
+        return _incident(
             act(engine, incident, body.action, until_us=until, note=body.note, who=who, targets=targets)
         )
 
 
-def quality_json(found: AssertionQuality) -> AssertionFigures:
-    """Figures of an assertion as JSON."""
-    detection = found.detection
-    return {
-        "name": found.name,
-        "kind": found.kind,
-        "level": found.level,
-        "description": found.description,
-        "owner": found.owner,
-        "revision": found.revision,
-        "flags": found.flags,
-        "reads": found.reads,
-        "reviewed": found.reviewed,
-        "fire_rate": rate_json(found.fire_rate),
-        "precision": rate_json(found.precision),
-        "by_slice": {part: rate_json(rate) for part, rate in found.by_slice.items()},
-        "detection": {
-            "coverage": rate_json(detection.coverage),
-            "false_failures": rate_json(detection.false_failures),
-            "errors": rate_json(detection.errors),
-        },
-        "lead": found.lead,
-        "cost_us": found.cost_us,
-        "suspended_until": iso(found.suspended_until_us or None),
-        "suspension": found.suspension,
-        "last_strike": found.last_strike,
-        "proposal": found.proposal,
-    }
+def _overlap(pair: Overlap) -> dict[str, Any]:
+    return OVERLAP.body(pair, a_is_subsumed=pair.is_subsumed, b_is_subsumed=pair.reversed().is_subsumed)
 
 
-def overlap_json(pair: Overlap) -> dict[str, Any]:
-    """Overlap of a pair as JSON."""
-    return dataclasses.asdict(pair) | {
-        "jaccard": pair.jaccard,
-        "b_given_a": rate_json(pair.b_given_a),
-        "a_given_b": rate_json(pair.a_given_b),
-        "a_is_subsumed": pair.is_subsumed,
-        "b_is_subsumed": pair.reversed().is_subsumed,
-    }
+def _incident(row: IncidentRow) -> dict[str, Any]:
+    return INCIDENT.body(row, muted_until=row.muted_until_us or None)
 
 
 def pairs_of(pairs: list[Overlap], name: str) -> list[Overlap]:
     """Pairs of one assertion, from its own side."""
     return [pair if pair.a == name else pair.reversed() for pair in pairs if name in (pair.a, pair.b)]
-
-
-def incident_json(row: IncidentRow) -> dict[str, Any]:
-    """Incident as JSON."""
-    body = timed(dataclasses.asdict(row))
-    return body | row.present | {"muted_until": body["muted_until"] if row.muted_until_us else None}
 
 
 def _time(until: AwareDatetime | None, for_s: float | None) -> int | None:

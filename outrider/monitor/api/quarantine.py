@@ -1,6 +1,5 @@
 """The API of quarantined records: list, retry, drop."""
 
-import dataclasses
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, Query
@@ -12,10 +11,11 @@ from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets.collect import datasets_of
 from outrider.dataops.datasets.quarantine import Action, QuarantinedRow, State
 from outrider.dataops.state.database import write
-from outrider.monitor.http.common import RequestBody, timed
+from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.declared import Declared, FieldsOf
 
-RowFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(QuarantinedRow, "QuarantinedRow", times=True)]
+QUARANTINED = FieldsOf(QuarantinedRow, "QuarantinedRow", times=True)
+RowFacts: TypeAlias = Annotated[dict[str, Any], QUARANTINED]
 
 
 class QuarantinedRows(TypedDict):
@@ -64,4 +64,4 @@ def add_quarantine(router: APIRouter, engine: Engine) -> None:
 
 
 def _json(rows: list[QuarantinedRow]) -> QuarantinedRows:
-    return {"quarantined": [timed(dataclasses.asdict(row)) for row in rows]}
+    return {"quarantined": [QUARANTINED.body(row) for row in rows]}

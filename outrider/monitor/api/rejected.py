@@ -1,17 +1,17 @@
 """API of refused records: reasons and counts."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter
 from typing_extensions import TypedDict
 
-from outrider.monitor.http.common import known_model, timed
+from outrider.monitor.http.common import known_model
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.settings.config import Settings
 
-RefusedFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(RefusedKind, "Refused", times=True)]
+REFUSED = FieldsOf(RefusedKind, "Refused", times=True)
+RefusedFacts: TypeAlias = Annotated[dict[str, Any], REFUSED]
 
 
 class RefusedKinds(TypedDict):
@@ -33,6 +33,6 @@ def rejected_routes(settings: Settings, refusals: RefusalBook) -> APIRouter:
         if model is not None:
             known_model(settings, model)
         kinds = refusals.listed(model, settings.models)
-        return {"rejected": [timed(dataclasses.asdict(kind)) for kind in kinds]}
+        return {"rejected": [REFUSED.body(kind) for kind in kinds]}
 
     return router

@@ -1,35 +1,12 @@
 """The API of suite files: flagged records become cases."""
 
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Response
-from pydantic import Field, model_validator
 from typing_extensions import TypedDict
 
-from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.declared import Declared
-from outrider.monitor.queries.suite_cases import AddedCase, CaseWriter, Wanted, as_json
-
-
-class CaseWanted(RequestBody):
-    """Request to turn a record into a test case."""
-
-    flag: str | None = None
-    record_id: str | None = None
-    mode: Literal["mft", "inv"] = "mft"
-    label: Any = None
-    variants: list[dict[str, Any]] | None = Field(default=None, min_length=1, max_length=100)
-    test: str | None = Field(default=None, min_length=1, max_length=200)
-    by: str = Field(default="human", max_length=200)
-    write: bool = True
-
-    @model_validator(mode="after")
-    def _one(self) -> "CaseWanted":
-        if (self.flag is None) == (self.record_id is None):
-            raise ValueError("flag or record_id expected, and only one of them")
-        if self.label is not None and self.mode == "inv":
-            raise ValueError("label belongs to mode mft: an invariance needs no right answer")
-        return self
+from outrider.monitor.queries.suite_cases import AddedCase, CaseWanted, CaseWriter, as_json
 
 
 class DraftCase(TypedDict):
@@ -56,8 +33,7 @@ def suite_routes(writer: CaseWriter) -> APIRouter:
         file, 200 when it was there; with `"write": false` the case alone. 409 when no right answer or no
         changed copy is known.
         """
-        wanted = Wanted(body.flag, body.record_id, body.mode, body.label, body.variants, body.test, body.by)
-        test = writer.make(model, wanted)
+        test = writer.make(model, body)
         if not body.write:
             response.status_code = 200
             return {"test": as_json(test)}

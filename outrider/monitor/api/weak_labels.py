@@ -1,6 +1,5 @@
 """API of weak labels: corrections that assertions propose."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import APIRouter, Query
@@ -8,15 +7,13 @@ from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.labels.weak_labels import WeakLabelView, list_weak_labels
-from outrider.monitor.http.common import known_model, timed
+from outrider.monitor.http.common import known_model
 from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.settings.config import Settings
 
-WeakLabelFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    # Times of records are of any year, which no format of JSON Schema is.
-    FieldsOf(WeakLabelView, "StoredWeakLabel", times=True, more={"ts": str}),
-]
+# Times of records are of any year, which no format of JSON Schema is.
+WEAK_LABEL = FieldsOf(WeakLabelView, "StoredWeakLabel", times=True, more={"ts": str})
+WeakLabelFacts: TypeAlias = Annotated[dict[str, Any], WEAK_LABEL]
 
 
 class WeakLabelList(TypedDict):
@@ -52,7 +49,7 @@ def weak_label_routes(engine: Engine, settings: Settings) -> APIRouter:
                 after=after,
             )
         return {
-            "weak_labels": [timed(dataclasses.asdict(row)) for row in found],
+            "weak_labels": [WEAK_LABEL.body(row) for row in found],
             "after": found[-1].id if len(found) == limit else None,
         }
 

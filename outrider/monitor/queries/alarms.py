@@ -38,7 +38,6 @@ from outrider.dataops.models import registry
 from outrider.dataops.state.tables import AssertionRow, table_of
 from outrider.errors import NotFound
 from outrider.monitor.http.declared import FieldsOf, Time
-from outrider.monitor.settings.alarm_rule import alarm_rule
 from outrider.monitor.settings.config import Settings
 
 from .overview import list_models
@@ -141,7 +140,7 @@ class AlarmReader:
 
     def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
-        self._rule = alarm_rule(settings)
+        self._rule = settings.flags.fill(AlarmRule)
         self._models = tuple(settings.models)
         self._counts: dict[str, MinuteCounts] = {}
         self._known: dict[str, _Looks] = {}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fastapi import APIRouter
 
+from outrider.assertions.flags.quality import SuspensionRule
+from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.comparisons import Comparisons
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
@@ -35,7 +37,7 @@ from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
 from outrider.monitor.api.triggers import trigger_routes
 from outrider.monitor.api.watches import watch_routes
 from outrider.monitor.api.weak_labels import weak_label_routes
-from outrider.monitor.http.common import suspension_rule, targets_of
+from outrider.monitor.http.common import targets_of
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopy
@@ -45,7 +47,6 @@ from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.queries.triggers import TriggerList, list_triggers
 from outrider.monitor.queries.weak_slices import SliceSearch
-from outrider.monitor.settings.alarm_rule import alarm_rule
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.payloads import near_payloads
 from outrider.monitor.settings.reload import read_state
@@ -83,8 +84,8 @@ def all_routers(
             journal,
             models=models,
             health=health,
-            rule=suspension_rule(settings),
-            alarms=alarm_rule(settings),
+            rule=settings.quality.fill(SuspensionRule),
+            alarms=settings.flags.fill(AlarmRule),
         ),
         data_routes(engine, settings, objects, journal),
         upload_routes(engine, settings, objects),
@@ -115,8 +116,8 @@ def all_routers(
             journal,
             models=models,
             health=health,
-            rule=suspension_rule(settings),
-            alarm_rule=alarm_rule(settings),
+            rule=settings.quality.fill(SuspensionRule),
+            alarm_rule=settings.flags.fill(AlarmRule),
             targets=targets_of(settings),
             learner=learner,
             cases=cases,

@@ -24,7 +24,7 @@ from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.queries.learning import Learner
 from outrider.monitor.queries.queries import read_record, why_gone
-from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
+from outrider.monitor.queries.suite_cases import CaseWanted, CaseWriter
 
 from .frame import PageFrame
 from .label_form import LabelWriter, label_value
@@ -83,10 +83,10 @@ class PageForms:
         if self._cases is None or model not in self._frame.models():
             raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
         mode: Mode = "inv" if form.get("mode") == "inv" else "mft"
-        label = form.get("label", "").strip() or None
+        label = (form.get("label", "").strip() or None) if mode == "mft" else None
         back = _next(form)
         try:
-            wanted = Wanted(flag=form.get("flag", ""), mode=mode, label=label, by="page")
+            wanted = CaseWanted(flag=form.get("flag", ""), mode=mode, label=label, by="page")
             made = self._cases.make(model, wanted)
             added = self._cases.add(model, made)
         except ProblemError as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from outrider.addresses import AddressGuard
+from .addresses import AddressGuard
 
 if TYPE_CHECKING:
     import httpx

@@ -19,6 +19,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
 from sqlalchemy import Engine
 
 from benchmarks.dataops.versions import ROWS, rows_of
@@ -33,7 +34,6 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import migrations
 from outrider.dataops.state.database import now_us, open_database, write
 from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
 
 VERSIONS, ADDED, RELABELLED, REMOVED, QUARANTINED = 1000, 20, 10, 5, 10_000
 ASKED, MOST_MS = 15, 100

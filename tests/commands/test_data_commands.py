@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
+from outrider.monitor.api.data import data_routes
 from typer.testing import CliRunner
 
 import outrider
@@ -35,19 +36,18 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database, write
 from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.jobs import job_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import Keyring
-from outrider.monitor.http.route_scopes import RouteScopes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.web.data_docs_page import data_docs_routes
+from outrider.monitor.views.datasets.pages import data_docs_routes
+from outrider.monitor.views.jobs.routes import job_routes
 from tests.databases import migrated_for
 from tests.gate_evidence import kept_evidence
 from tests.model_sources import section_source
 from tests.running_jobs import run_until
+from tests.scopes import every_scope
 
 CONFIG = """
 [models.m]
@@ -108,7 +108,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             job_routes(engine, settings),
         ],
     )
-    gated: Any = KeyGate(application, keyring, routes=RouteScopes())
+    gated: Any = KeyGate(application, keyring, routes=every_scope())
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 import uvicorn
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.views.read import read_routes
 from typer.testing import CliRunner
 
 import outrider
@@ -19,24 +21,22 @@ from outrider.commands.durations import seconds
 from outrider.dataops.access.store import AccessStore
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
-from outrider.monitor.api.agreement import agreement_routes
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.read import read_routes
-from outrider.monitor.api.traffic.alarms import alarm_routes
-from outrider.monitor.api.traffic.fairness import fairness_routes
-from outrider.monitor.api.traffic.profiles import profile_routes
-from outrider.monitor.api.traffic.series import series_routes
-from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import FileKey, Keyring
-from outrider.monitor.http.route_scopes import RouteScopes
-from outrider.monitor.queries.alarms import AlarmReader
-from outrider.monitor.queries.weak_slices import SliceSearch
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
+from outrider.monitor.views.agreement.routes import agreement_routes
+from outrider.monitor.views.alarms.reader import AlarmReader
+from outrider.monitor.views.alarms.routes import alarm_routes
+from outrider.monitor.views.fairness.routes import fairness_routes
+from outrider.monitor.views.profiles.routes import profile_routes
+from outrider.monitor.views.series.routes import series_routes
+from outrider.monitor.views.slices.reader import SliceSearch
+from outrider.monitor.views.slices.routes import weak_slice_routes
 from tests.monitor.web.sample import HOSTILE, MODEL, build
+from tests.scopes import every_scope
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     ]
     application = build_app(fault=lambda: None, routers=routers)
     keyring = Keyring(AccessStore(folder / "none.db"), [FileKey("owner", "key", ("admin",), "key")])
-    gated: Any = KeyGate(application, keyring, routes=RouteScopes())
+    gated: Any = KeyGate(application, keyring, routes=every_scope())
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
 from playwright.sync_api import sync_playwright
 from typer.testing import CliRunner
 
 from outrider.cli import app as outrider
 from outrider.commands import report as report_command
-from outrider.monitor.api.agreement import agreement_routes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.local_server import LocalServer
 from outrider.monitor.trainer.shadow_tests import ShadowTests
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.agreement.routes import agreement_routes
 from tests.monitor.shadow_sample import MODEL, Stream, open_stream
 from tests.monitor.test_routes_data import Client
 from tests.requirements import require_program

@@ -16,14 +16,14 @@ from outrider.dataops.ledger.losses import FirstOutcome, count_losses
 from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, RecordCount, table_of
 from outrider.errors import NotFound
-from outrider.monitor.api.traffic.alarms import alarm_routes
-from outrider.monitor.queries import alarms
-from outrider.monitor.queries.alarms import AlarmReader, AlarmReport
-from outrider.monitor.queries.series.answer import SeriesRequest, series_json
-from outrider.monitor.queries.series.counts import SeriesCut
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.views.alarms import reader as alarms
+from outrider.monitor.views.alarms.reader import AlarmReader, AlarmReport
+from outrider.monitor.views.alarms.routes import alarm_routes
+from outrider.monitor.views.series.answer import SeriesRequest, series_json
+from outrider.monitor.views.series.counts import SeriesCut
 from tests.asgi import get
 from tests.databases import migrated
 from tests.monitor.test_fleet import incident

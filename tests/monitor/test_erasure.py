@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outrider.monitor.views.pages import web_routes
+from outrider.monitor.views.read import read_routes
 
 from outrider.assertions import Batch, Window
 from outrider.assertions.windows.state import WindowState
@@ -27,13 +29,11 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.dataops.triggers.decision import Evaluation
 from outrider.dataops.triggers.evaluation_log import TriggerMemory, remember
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.process.folder_lock import take_folder
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
-from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 from tests.end_to_end.service import outrider, write_project
 from tests.scan import needles, places

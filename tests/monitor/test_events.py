@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.api.data import data_routes
 from sqlalchemy import Engine, text
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -24,7 +25,6 @@ from outrider.dataops.state.database import write
 from outrider.dataops.triggers.decision import RunGuards
 from outrider.dataops.triggers.firing import settle
 from outrider.dataops.triggers.signals import OpenIncident, incidents_signal
-from outrider.monitor.api.data import data_routes
 from outrider.monitor.server.app import _install_problems
 from outrider.monitor.settings.sections import WebhookSettings
 from outrider.monitor.trainer.context import JobContext

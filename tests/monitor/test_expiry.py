@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outrider.monitor.views.pages import web_routes
+from outrider.monitor.views.read import read_routes
 from prometheus_client import CollectorRegistry
 
 from outrider.assertions import load_assertions
@@ -14,12 +16,10 @@ from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.state.pauses import pause
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake import expiry
 from outrider.monitor.intake.expiry import Expirer
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
 from outrider.monitor.worker.replay import count_expired, replay, stored_flags, stored_revisions, stretch
 from tests.asgi import get
 from tests.end_to_end.service import CONFIG, write_project

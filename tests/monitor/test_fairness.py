@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
 from sqlalchemy import insert, select
 
 from outrider.assertions import Batch
@@ -13,13 +14,12 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.improvement_tables import Label, LabelRequest
 from outrider.dataops.state.tables import Record, table_of
-from outrider.monitor.api.traffic.fairness import fairness_routes
-from outrider.monitor.queries.fairness import dataset_figures
-from outrider.monitor.queries.model_report import report_json
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.agreement.reader import report_json
+from outrider.monitor.views.fairness.reader import dataset_figures
+from outrider.monitor.views.fairness.routes import fairness_routes
 from tests.monitor.test_routes_data import Client
 from tests.monitor.web.sample import MODEL, Sample, build
 

@@ -8,16 +8,16 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
 
 from outrider.dataops.state import pauses
 from outrider.dataops.state.database import write
 from outrider.dataops.state.pauses import What
 from outrider.errors import NotFound
-from outrider.monitor.api.pauses import pause_routes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.pauses.routes import pause_routes
 from tests.asgi import get
 from tests.declared_bodies import check_body
 from tests.end_to_end.service import write_project

@@ -8,6 +8,8 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.api.data import data_routes
+from outrider.monitor.views.read import read_routes
 from sqlalchemy import text
 
 from outrider.assertions.flags.quality import Rate, SuspensionRule
@@ -17,8 +19,6 @@ from outrider.dataops.flags import quality, reviews
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.api.data import data_routes
 from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
@@ -22,7 +23,6 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
-from outrider.monitor.api.data import data_routes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.gate_sections import GateSettings

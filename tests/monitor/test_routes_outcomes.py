@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.api.data import data_routes
 from PIL import Image
 from sqlalchemy import Engine
 
@@ -17,13 +18,12 @@ from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
 from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.payloads.objects import LocalObjects
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.queries.cases import cases_of
-from outrider.monitor.queries.published_outcomes import ExampleGiven, MeasureGiven, OutcomeGiven
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import LimitSettings
+from outrider.monitor.views.suites.cases import cases_of
+from outrider.monitor.views.suites.published import ExampleGiven, MeasureGiven, OutcomeGiven
 from tests.asgi import request
 from tests.databases import migrated
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outrider.monitor.views.pages import web_routes
+from outrider.monitor.views.read import read_routes
 from sqlalchemy import event
 
 from outrider.dataops.journal import row_expiry
 from outrider.dataops.journal.row_expiry import DAY_US, START, expire_rows, expired_ids, id_hash
 from outrider.dataops.state.database import write
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake import row_expiry as walking
 from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 
 from .test_expiry import bench_of, block, checkpointed, expire, kinds, quiet

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
 from sklearn.metrics import f1_score, roc_auc_score
 from sqlalchemy import insert
 
@@ -20,12 +21,11 @@ from outrider.dataops.ledger.stated_values import PLACES
 from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.improvement_tables import LabelRequest
 from outrider.dataops.state.tables import RecordCount, table_of
-from outrider.monitor.api.traffic.series import series_routes
-from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
-from outrider.monitor.queries.series.counts import SeriesCut
-from outrider.monitor.queries.series.span import MOST_POINTS, step_us
 from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
+from outrider.monitor.views.series.counts import SeriesCut
+from outrider.monitor.views.series.routes import series_routes
+from outrider.monitor.views.series.span import MOST_POINTS, step_us
 from tests.databases import place_database
 from tests.end_to_end.service import CONFIG, MODEL, write_project
 from tests.monitor.test_routes_data import Client

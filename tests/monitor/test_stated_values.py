@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outrider.monitor.views.pages import web_routes
 
 from outrider.commands import doctor
 from outrider.dataops.erasure import pending
@@ -17,8 +18,7 @@ from outrider.dataops.erasure.target import ErasureTarget
 from outrider.dataops.ledger.stated_values import COUNTERS, OTHERS, PLACES
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
-from outrider.monitor.web.routes import web_routes
-from outrider.monitor.web.series_chart import MOST_LINES
+from outrider.monitor.views.series.chart import MOST_LINES
 from tests.monitor.test_routes_data import Client
 from tests.scan import needles, places
 from tests.soak import rounds

@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outrider.monitor.views.pages import web_routes
 
-from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
-from outrider.monitor.queries.weak_slices import SliceSearch, slices_json, stored_slices
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.slices.reader import SliceSearch, slices_json, stored_slices
+from outrider.monitor.views.slices.routes import weak_slice_routes
 from tests.monitor.test_routes_data import Client
 from tests.monitor.web.sample import MODEL, Sample, build
 

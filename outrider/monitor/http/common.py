@@ -2,17 +2,24 @@
 
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import Query
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from outrider.assertions.flags.quality import Rate
+from outrider.assertions.statistics.estimation import Estimate
 from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
+from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 
-from .declared import FieldsOf
+from .declared import FieldsOf, as_it_stands
+from .problem import ProblemError, problem
 
+Limit: TypeAlias = Annotated[int, Query(ge=1, le=1000)]
+MOST_S = 3_155_760_000
+"""A hundred years: more than that has no date."""
 StoredNumber: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """A number that rows are found by, within what the database can hold."""
 
@@ -36,6 +43,10 @@ RATE = FieldsOf(
 RateFigures: TypeAlias = Annotated[dict[str, Any], RATE]
 
 
+ESTIMATE = as_it_stands(Estimate)
+EstimateFacts: TypeAlias = Annotated[dict[str, Any], ESTIMATE]
+
+
 def rate_json(rate: Rate) -> RateFigures:
     return RATE.body(rate)
 
@@ -50,3 +61,11 @@ def known_model(settings: Settings, model: str) -> ModelSettings:
 def iso(value: int | None) -> str | None:
     """Microseconds since the epoch as ISO 8601, UTC."""
     return None if value is None else utc_text(value)
+
+
+def end_us(until: AwareDatetime | None, for_s: float | None) -> int | None:
+    if until is not None and for_s is not None:
+        raise ProblemError(problem(422, "until and for_s exclude each other: give one", field="for_s"))
+    if for_s is not None:
+        return now_us() + int(for_s * 1e6)
+    return None if until is None else int(until.timestamp() * 1e6)

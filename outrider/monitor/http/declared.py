@@ -49,6 +49,11 @@ class _Declared:
         return handler(core_schema.chain_schema([declared]))  # of a chain the last, by its name
 
 
+def declared(body: Any) -> Any:
+    """Type of a body that is described and not checked."""
+    return Annotated[Any, _Declared(body)]
+
+
 if TYPE_CHECKING:
     Declared: TypeAlias = Annotated[T, "declared"]
 else:
@@ -57,7 +62,7 @@ else:
         """Type of a route's body, declared at no cost per request."""
 
         def __class_getitem__(cls, body: Any) -> Any:
-            return Annotated[Any, _Declared(body)]
+            return declared(body)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,18 +4,18 @@ from collections.abc import Iterator
 
 import pytest
 from fastapi import APIRouter, FastAPI
+from outrider.monitor.views.pages import web_routes
+from outrider.monitor.views.read import read_routes
 from starlette.requests import Request
 from starlette.responses import Response
 
 from outrider.errors import NotFound
-from outrider.monitor.api.outcomes import add_outcomes
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.queries.learning import Learner
-from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.proposals.reader import Learner
+from outrider.monitor.views.suites.routes import add_outcomes
+from outrider.monitor.views.suites.written_cases import CaseWriter
 
 from .sample import MODEL, Sample, build
 

@@ -13,10 +13,10 @@ from outrider.dataops.improvement import recommendation
 from outrider.dataops.improvement.watch_evidence import WatchLook
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
-from outrider.monitor.queries import model_report
 from outrider.monitor.queries import watches as queries
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.views.agreement import reader as model_report
 from tests.comparison_reports import report
 from tests.declared_bodies import check, path_of
 from tests.keyrings import logged_in

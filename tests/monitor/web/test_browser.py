@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
+from outrider.monitor.views.read import read_routes
 
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
 from tests.requirements import require_program
 from tests.soak import PATIENCE_S
 

@@ -19,13 +19,13 @@ from outrider.behavioral_tests import load_suite
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.errors import ConfigError, NotFound
-from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.queries.suite_cases import CaseWanted, CaseWriter
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
+from outrider.monitor.views.suites.written_cases import CaseWanted, CaseWriter
 from tests.declared_bodies import check_body
+from tests.monitor.services import service_over
 
 from .conftest import make_app
 from .sample import MODEL, Sample, add, build
@@ -54,7 +54,7 @@ def writer(own: Sample, tmp_path: Path) -> CaseWriter:
         storage=StorageSettings(folder="data"),
         models={MODEL: ModelSettings(classes=tuple(range(10)))},
     )
-    return CaseWriter(own.engine, own.journal, settings)
+    return CaseWriter(service_over(own.engine, own.journal, settings))
 
 
 def one(sample: Sample, sql: str) -> str:
@@ -274,8 +274,7 @@ def test_the_page_asks_for_the_right_answer_that_nobody_knows(
 
 
 def test_the_api_writes_or_shows_a_case(own: Sample, writer: CaseWriter, tmp_path: Path) -> None:
-    app = make_app(own)
-    app.include_router(suite_routes(writer))
+    app = make_app(own, cases=writer)
     flag = one(own, LABELLED)
     shown = post(app, {"flag": flag, "write": False})
     assert shown.status_code == 200

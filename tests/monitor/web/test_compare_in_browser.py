@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from outrider.monitor.views.pages import web_routes
 from playwright.sync_api import sync_playwright
 
 from outrider.dataops.comparisons import Comparisons, read_report
@@ -17,7 +18,6 @@ from outrider.monitor.compare.run import ComparisonRun, drive
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.local_server import LocalServer
 from outrider.monitor.web.compare_page import ComparePage
-from outrider.monitor.web.routes import web_routes
 from tests.monitor.compare_askers import Sampled, traffic
 from tests.requirements import require_program
 from tests.soak import PATIENCE_S

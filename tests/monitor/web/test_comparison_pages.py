@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
 
 from outrider.dataops.comparisons import Comparisons
 from outrider.monitor.api.comparisons import comparison_routes
@@ -14,7 +15,6 @@ from outrider.monitor.compare.labelled import relabelled
 from outrider.monitor.compare.plan import ComparePlan
 from outrider.monitor.server.app import build_app
 from outrider.monitor.web.compare_page import compare_page
-from outrider.monitor.web.routes import web_routes
 from tests.comparison_reports import report, report_of, run
 from tests.monitor.test_routes_data import Client
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
 from sqlalchemy import insert, text
 
 from outrider.assertions import Batch
@@ -19,10 +20,9 @@ from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
-from outrider.monitor.queries import dataset_diff
 from outrider.monitor.server.app import build_app
-from outrider.monitor.web.data_docs_page import data_docs_routes
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.datasets import diff as dataset_diff
+from outrider.monitor.views.datasets.pages import data_docs_routes
 from tests.asgi import get
 
 from .sample import HOSTILE, MODEL, Sample, build

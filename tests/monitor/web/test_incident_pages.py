@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from outrider.monitor.views.pages import web_routes
 from sqlalchemy import insert, select, update
 
 from outrider.assertions.times import utc_text
@@ -14,10 +15,9 @@ from outrider.dataops.models import registry
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import ChampionChange, ModelVersion
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
-from outrider.monitor.queries.alarms import AlarmReader
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.alarms.reader import AlarmReader
 from tests.asgi import get, request
 
 from .conftest import make_app

@@ -18,13 +18,13 @@ from outrider.dataops.flags import quality
 from outrider.dataops.learned.proposals import learned_path
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
-from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.queries.learning import Learner, learned_file
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
+from outrider.monitor.views.proposals.reader import Learner, learned_file
+from outrider.monitor.views.proposals.routes import proposal_routes
 from tests.declared_bodies import check_body
 from tests.soak import PATIENCE_S
 

@@ -106,7 +106,9 @@ def _onset_us(row: IncidentRow) -> int:
 def _minutes(
     connection: Connection, cube: Cube, model: str, of: Mapping[str, str | None], begin: int, stop: int
 ) -> dict[int, int]:
-    rows = cube.read(connection, model, "minute_us", sums=("entities",), since_us=begin, until_us=stop, of=of)
+    rows = connection.execute(
+        cube.query(model, "minute_us", sums=("entities",), since_us=begin, until_us=stop, of=of)
+    )
     return {minute: int(count) for minute, count in rows if count}
 
 

@@ -105,14 +105,14 @@ class MinuteCounts:
         self.start_us = start
         self.rows.shift(start // MINUTE_US, (since - start) // MINUTE_US)
         by, stop = ("slice", "version", "minute_us"), self.stop_us
-        for row in RECORDS.read(
-            connection, self.model, *by, sums=("entities",), since_us=since, until_us=stop
-        ):
+        seen = RECORDS.query(self.model, *by, sums=("entities",), since_us=since, until_us=stop)
+        for row in connection.execute(seen):
             self._add("", *row)
-        for row in FLAGS.read(
-            connection, self.model, "assertion", *by,
+        flags = FLAGS.query(
+            self.model, "assertion", *by,
             sums=("entities",), since_us=since, until_us=stop, of=flags_of(None),
-        ):  # fmt: skip
+        )  # fmt: skip
+        for row in connection.execute(flags):
             self._add(*row)
 
     def of(self, assertion: str, part: str) -> tuple[Floats, Floats]:

@@ -52,12 +52,13 @@ class StoredHours:
 
     def _read(self, connection: Connection, assertion: str) -> dict[str, Floats]:
         cube, of = (FLAGS, flags_of(assertion)) if assertion else (RECORDS, {})
-        found = cube.read(
-            connection, self.model, "slice", cube.step(HOUR_US), sums=("entities",),
-            since_us=self.first * HOUR_US, until_us=self.stop * HOUR_US, of=of,
+        first_us, stop_us = self.first * HOUR_US, self.stop * HOUR_US
+        query = cube.query(
+            self.model, "slice", cube.step(HOUR_US),
+            sums=("entities",), since_us=first_us, until_us=stop_us, of=of,
         )  # fmt: skip
         rows: dict[str, Floats] = {}
-        for part, at, entities in found:
+        for part, at, entities in connection.execute(query):
             for name in (part, ALL):
                 rows.setdefault(name, np.zeros(self.stop - self.first))[at - self.first] += entities
         return rows

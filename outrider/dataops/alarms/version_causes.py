@@ -52,10 +52,11 @@ def _sides(
     part = None if first.slice == ALL else first.slice
     for at, cube, of in ((0, FLAGS, flags_of(first.assertion, slice=part)), (1, RECORDS, {"slice": part})):
         is_since = cube.table.c.minute_us >= onset_us
-        for version, since, entities in cube.read(
-            connection, counts.model, "version", is_since, sums=("entities",),
-            since_us=since_us, until_us=counts.stop_us, of=of,
-        ):  # fmt: skip
+        query = cube.query(
+            counts.model, "version", is_since,
+            sums=("entities",), since_us=since_us, until_us=counts.stop_us, of=of,
+        )  # fmt: skip
+        for version, since, entities in connection.execute(query):
             found.setdefault(version, np.zeros((2, 2)))[int(since), at] += entities
     for sides in found.values():
         sides[:, 0] = np.minimum(sides[:, 0], sides[:, 1])
@@ -120,10 +121,11 @@ def _by_slice(
 ) -> tuple[Sides, Sides]:
     found: dict[str, Sides] = {}
     for at, cube, of in ((0, FLAGS, flags_of(alarm.assertion)), (1, RECORDS, {})):
-        for part, stated, entities in cube.read(
-            connection, counts.model, "slice", "version", sums=("entities",),
-            since_us=alarm.first_us, until_us=counts.stop_us, of=of,
-        ):  # fmt: skip
+        query = cube.query(
+            counts.model, "slice", "version",
+            sums=("entities",), since_us=alarm.first_us, until_us=counts.stop_us, of=of,
+        )  # fmt: skip
+        for part, stated, entities in connection.execute(query):
             found.setdefault(part, np.zeros((2, 2)))[int(stated != version), at] += entities
     sides = np.array(list(found.values())).reshape(-1, 2, 2)
     sides[:, :, 0] = np.minimum(sides[:, :, 0], sides[:, :, 1])

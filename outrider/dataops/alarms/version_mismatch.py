@@ -125,8 +125,8 @@ def stated_versions(connection: Connection, model: str, *, now_us: int) -> State
     # The minute in which it changed holds records of before; a clock that was set back since says nothing.
     changed_us = pointer.changed_us if pointer.changed_us <= now_us else 0
     begin = max(now_us - KEPT_US, minute_of(changed_us) + MINUTE_US if changed_us else 0)
-    rows = STATED.read(
-        connection, model, "minute_us", "version", sums=("records",), since_us=begin, until_us=now_us + 1
+    rows = connection.execute(
+        STATED.query(model, "minute_us", "version", sums=("records",), since_us=begin, until_us=now_us + 1)
     )
     recent: Tally[str] = Tally()
     for row in rows:

@@ -244,5 +244,5 @@ def _counted(
     if not assertions:
         return {}
     of = {"slot": effects.owner, "assertion": tuple(sorted(assertions)), "minute_us": tuple(sorted(minutes))}
-    rows = FLAGS.read(connection, effects.model, "assertion", "minute_us", sums=("flags",), of=of)
+    rows = connection.execute(FLAGS.query(effects.model, "assertion", "minute_us", sums=("flags",), of=of))
     return {(assertion, minute): int(flags) for assertion, minute, flags in rows}

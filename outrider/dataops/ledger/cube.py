@@ -64,7 +64,7 @@ class Cube:
         since_us: int | None = None,
         until_us: int | None = None,
         of: Mapping[str, Any] | None = None,
-    ) -> Select[Any]:
+    ) -> Select[*tuple[Any, ...]]:
         """Sums of a model's cells, by dimensions.
 
         Parameters
@@ -84,20 +84,6 @@ class Cube:
         keys = [cells[one] if isinstance(one, str) else one for one in by]
         columns = [func.sum(cells[name]).label(name) for name in sums]
         return select(*keys, *columns).where(*where).group_by(*keys)
-
-    def read(
-        self,
-        connection: Connection,
-        model: str,
-        *by: str | ColumnElement[Any],
-        sums: Sequence[str] = (),
-        since_us: int | None = None,
-        until_us: int | None = None,
-        of: Mapping[str, Any] | None = None,
-    ) -> Sequence[Any]:
-        """Rows of :meth:`query`."""
-        query = self.query(model, *by, sums=sums, since_us=since_us, until_us=until_us, of=of)
-        return connection.execute(query).all()
 
     def step(self, width_us: int, since_us: int = 0) -> ColumnElement[int]:
         """Number of a cell's step of time, as ``step``."""

@@ -73,18 +73,20 @@ def read_flag_rates(
     minutes = max((rule.history for rule in rules), default=0)
     since_us = minute_of(now_us) - (minutes - 1) * MINUTE_US
     until_us = now_us + 1
+    seen = RECORDS.query(
+        model, "minute_us", sums=("records", "entities"), since_us=since_us, until_us=until_us
+    )
     records, entities = np.zeros((2, minutes))
-    for at_us, *counts in RECORDS.read(
-        connection, model, "minute_us", sums=("records", "entities"), since_us=since_us, until_us=until_us
-    ):
+    for at_us, *counts in connection.execute(seen):
         records[(at_us - since_us) // MINUTE_US], entities[(at_us - since_us) // MINUTE_US] = counts
     found = {}
     for rule in rules:
+        of = flags_of(rule.assertion)
+        flagged = FLAGS.query(
+            model, "minute_us", sums=("flags",), since_us=since_us, until_us=until_us, of=of
+        )
         flags = np.zeros(minutes)
-        for at_us, count in FLAGS.read(
-            connection, model, "minute_us",
-            sums=("flags",), since_us=since_us, until_us=until_us, of=flags_of(rule.assertion),
-        ):  # fmt: skip
+        for at_us, count in connection.execute(flagged):
             flags[(at_us - since_us) // MINUTE_US] = count
         own = slice(-rule.history, None)
         found[rule.assertion] = Figures.of(rule, flags[own], records[own], entities[own])

@@ -32,7 +32,7 @@ from .suites import model_suites
 
 UNIT_ROWS = 4096
 LEAST_ROWS = 100
-"""Records below which nothing can be said of agreement."""
+"""Fewest records that tell anything of agreement."""
 
 
 def compression_task(

@@ -32,7 +32,7 @@ from .suites import model_suites
 
 UNIT_ROWS = 4096
 LEAST_ROWS = 100
-"""Fewest records that tell anything of agreement."""
+"""Fewest records for a statement on agreement."""
 
 
 def compression_task(
@@ -46,13 +46,8 @@ def compression_task(
 ) -> CompressionTask:
     """Champion with references for its variants.
 
-    Of the newest records of one schema, every second of the newest ``2 * rows`` is judged on; the others are
-    kept for the fresh process, and what is older is learned on.
-
-    Raises
-    ------
-    ConfigError
-        If there is no champion, it is of a kind that cannot be compressed, or there is too little traffic.
+    Of the newest ``2 * rows`` of one schema every second is judged on, the others are kept for the fresh
+    process, and older ones are learned on.
     """
     if not settings.journal_path.exists():
         raise ConfigError(f"{settings.journal_path}: no journal there; `outrider serve` makes one")
@@ -102,7 +97,6 @@ def compression_task(
 def newest_records(
     settings: Settings, engine: Engine, journal: Journal, name: str, *, rows: int
 ) -> Batch | None:
-    """Newest records of one schema, payloads opened, oldest first, or None."""
     last = journal.last_seq()
     low, high = 0, last
     while low < high:  # the last block behind which there are still enough
@@ -172,7 +166,6 @@ def _champion(engine: Engine, name: str) -> Model:
 
 
 def _cases(settings: Settings, engine: Engine, objects: ObjectStore, name: str) -> Batch | None:
-    """The newest version of ``gate.held_out``, for tests without cases of their own."""
     held_out = settings.models[name].gate.held_out
     if not held_out:
         return None

@@ -49,23 +49,8 @@ def candidates(
 ) -> Generated:
     """New, unreviewed cases in the manner of a test.
 
-    Parameters
-    ----------
-    like
-        Its kind, expectation and cases say what is wanted; a test without cases needs ``prompt``.
-    generate
-        Asked once for each right answer that the cases have, and up to twice more while too few come.
-    count
-        Candidates wanted, at most.
-    prompt
-        Added to what the test says of itself.
-    model, at
-        Who was asked and when, for the provenance of each case.
-
-    Raises
-    ------
-    ValueError
-        If ``count`` is not positive, or nothing says what is wanted.
+    ``generate`` is asked once for each right answer that its cases have, and up to twice more while too few
+    come. A test without cases needs a ``prompt``.
     """
     if count < 1:
         raise ValueError(f"count must be >= 1, got {count}")

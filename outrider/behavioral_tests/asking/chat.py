@@ -43,13 +43,7 @@ def ask_chat(server: ModelServer, body: Mapping[str, Any], *, until: float | Non
 
 
 def text_of(body: Mapping[str, Any]) -> str:
-    """Text of a chat completion's answer.
-
-    Raises
-    ------
-    ValueError
-        If the answer has no ``choices[0].message.content``.
-    """
+    """Text of a chat completion's answer."""
     try:
         text = body["choices"][0]["message"]["content"]
     except (KeyError, IndexError, TypeError):

@@ -13,11 +13,6 @@ def ask(predictor: Predictor, batch: Batch, *, block_rows: int = 4096) -> Batch:
     """Ask the model about a batch; answers become ``outputs.*``.
 
     Asked in blocks, so that a large suite fits in memory.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If what the predictor returns is not one array per output field with one row per record.
     """
     return batch.with_outputs(answers_to(predictor, batch, block_rows=block_rows))
 
@@ -43,13 +38,7 @@ def _without_labels(batch: Batch) -> Batch:
 
 
 def joined(answers: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Answers of blocks, one behind the other.
-
-    Raises
-    ------
-    ValueError
-        If the fields differ between blocks.
-    """
+    """Answers of blocks, one behind the other."""
     if not answers:
         return {}
     first = answers[0]

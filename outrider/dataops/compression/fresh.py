@@ -47,7 +47,7 @@ def measured_afresh(asked: Fresh, *, timeout_s: float = TIMEOUT_S) -> tuple[Cost
     Raises
     ------
     OutriderError
-        If the process fails or takes longer than ``timeout_s``; the message ends with what it said.
+        If the process fails or takes longer than ``timeout_s``; the message ends with its errors.
     """
     command = [sys.executable, "-m", "outrider.dataops.compression.fresh"]
     try:

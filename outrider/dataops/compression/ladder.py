@@ -13,6 +13,7 @@ import torch
 from outrider.assertions import Assertion, Batch
 from outrider.assertions.comparison.differences import Ruler
 from outrider.behavioral_tests import Outcome, Suite
+from outrider.behavioral_tests.running import run_tests
 from outrider.dataops.model_kinds.content import FOLDER, pin
 from outrider.dataops.model_kinds.loading import is_runner, load_model
 from outrider.dataops.model_kinds.runner import Runner
@@ -22,7 +23,7 @@ from outrider.errors import ConfigError, OutriderError
 
 from .distillation import Distilling, Masks, distil, raw_answers, student_weights
 from .fresh import Fresh, measured_afresh
-from .judged import fired, flips, run_suites, suite_verdict
+from .judged import fired, flips, suite_verdict
 from .likeness import answer, answers_of, likeness
 from .slo import Slo
 from .timing import Effort, measure
@@ -299,7 +300,9 @@ class Ladder:
         def predictor(batch: Batch) -> Mapping[str, Any]:
             return answer(runner, runner.encode(batch)) if batch.rows else runner.decode({})
 
-        return run_suites(self.task.suites, predictor, cases=self.task.cases, seed=self.task.distilling.seed)
+        # Every case is asked, so that models can be compared.
+        tests = (dataclasses.replace(t, stop="never") for suite in self.task.suites for t in suite.tests)
+        return run_tests(tests, predictor, cases=self.task.cases, seed=self.task.distilling.seed)
 
 
 def make_two_of_four(module: torch.nn.Module) -> Masks:

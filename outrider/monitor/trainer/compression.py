@@ -47,7 +47,7 @@ def compression_task(
     """Champion with references for its variants.
 
     Of the newest ``2 * rows`` of one schema every second is judged on, the others are kept for the fresh
-    process, and older ones are distilled on. ConfigError where that is impossible.
+    process, and older ones are learned on.
     """
     if not settings.journal_path.exists():
         raise ConfigError(f"{settings.journal_path}: no journal there; `outrider serve` makes one")

@@ -28,7 +28,7 @@ def check_count(count: int, what: str) -> None:
 
 
 def like(model: str, word: str) -> str:
-    """``word`` with its own capitals and those of ``model``.
+    """``word`` with capitals as in ``model``, its own kept.
 
     Examples
     --------

@@ -9,7 +9,6 @@ log = logging.getLogger("outrider.access")
 
 UMASK = 0o077
 OTHERS = 0o077
-"""Rights of group and others."""
 
 
 def keep_files_private() -> None:

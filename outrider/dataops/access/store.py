@@ -90,14 +90,11 @@ class WriteRow:
 
 @dataclass(frozen=True, slots=True)
 class JobTokenRow:
-    """Stored token of a job, with the job's status."""
-
     job: str
     model: str
     until_us: int
     status: str
     version: str | None
-    """Uploaded with the token."""
 
 
 def digest_of(secret: str | bytes) -> str:
@@ -114,7 +111,6 @@ class AccessStore:
         self._connection: sqlite3.Connection | None = None
 
     def close(self) -> None:
-        """The next use reconnects."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -272,7 +268,7 @@ class AccessStore:
             )
             connection.execute(
                 f"INSERT INTO browser_session ({_names(SessionRow)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                tuple(getattr(row, each.name) for each in fields(row)),
+                tuple(getattr(row, column.name) for column in fields(row)),
             )
 
     def end_session(self, id_: str) -> bool:
@@ -306,7 +302,6 @@ class AccessStore:
     # ---- log of writes
 
     def note_write(self, row: WriteRow) -> None:
-        """The database assigns the id."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO write_log (at_us, key, action, path, status, address, session) "
@@ -330,7 +325,6 @@ class AccessStore:
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
-        """Increments :meth:`version`."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO meta (key, value) VALUES (?, '1') "
@@ -362,4 +356,4 @@ class AccessStore:
 
 
 def _names(row: type) -> str:
-    return ", ".join(each.name for each in fields(row))
+    return ", ".join(column.name for column in fields(row))

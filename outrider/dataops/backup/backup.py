@@ -96,7 +96,6 @@ def snapshot(source: Path) -> Iterator[sqlite3.Connection]:
 
 
 def copy_database(live: sqlite3.Connection, target: Path, progress: Progress) -> None:
-    """Copy the database of a :func:`snapshot` connection."""
     with closing(sqlite3.connect(target)) as copy:
         copy.execute("PRAGMA synchronous = OFF")  # synced as a whole, before it is announced
 
@@ -137,7 +136,6 @@ def _copy_rest(folder: Path, part: Path) -> None:
 
 
 def copy_hashed(source: Path, target: Path) -> str:
-    """Returns the copy's SHA-256."""
     digest = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as given, target.open("wb") as made:
@@ -149,7 +147,6 @@ def copy_hashed(source: Path, target: Path) -> str:
 
 
 def sync_all(folder: Path) -> None:
-    """Sync every file of a folder against a power cut."""
     for path in (*folder.rglob("*"), folder):
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -168,12 +165,10 @@ class KnownBackup:
 
     @property
     def is_there(self) -> bool:
-        """True if the backup can be reached from here."""
         return (Path(self.path) / NAME).is_file()
 
 
 def known_backups(folder: Path) -> list[KnownBackup]:
-    """The oldest first."""
     try:
         entries = json.loads((folder / _KNOWN).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -184,5 +179,5 @@ def known_backups(folder: Path) -> list[KnownBackup]:
 def note_backup(folder: Path, destination: Path, *, now_us: int) -> None:
     """Replaces a backup at the same place."""
     made = KnownBackup(str(destination.absolute()), now_us)
-    others = [one for one in known_backups(folder) if one.path != made.path]
-    write_whole(folder / _KNOWN, json.dumps([asdict(one) for one in [*others, made]]))
+    others = [backup for backup in known_backups(folder) if backup.path != made.path]
+    write_whole(folder / _KNOWN, json.dumps([asdict(backup) for backup in [*others, made]]))

@@ -23,7 +23,7 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 
 class BackupDamaged(OutriderError):  # noqa: N818 - reads as the state it is
-    """Backup with missing or changed files."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,9 @@ class Contents:
     blocks: int
     records: int
     revision: str
-    """Layout of ``state.db``."""
     cursors: Mapping[str, int]
     """By ``model/slot``; none is after ``journal_last_seq``."""
     tables: Mapping[str, int]
-    """Rows of every table of ``state.db``."""
 
 
 @dataclass(frozen=True, slots=True)

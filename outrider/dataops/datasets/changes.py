@@ -72,7 +72,6 @@ class Relabelled:
     origin: Provenance
     digest: bytes
     labels: str
-    """JSON of all label columns."""
 
 
 @dataclass(frozen=True, slots=True)

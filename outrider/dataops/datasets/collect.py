@@ -354,7 +354,6 @@ def _places(
 
 
 def _flags(connection: Connection, scope: LabelScope, records: Sequence[str]) -> dict[str, _Flags]:
-    """Flags of the champion by record, the severest first."""
     wanted = select(func.json_each(json.dumps(records)).table_valued("value").c.value)
     severity = func.max(_FLAG.c.severity)
     of_flag = _FLAG.c.record_id, _FLAG.c.assertion, _FLAG.c.revision

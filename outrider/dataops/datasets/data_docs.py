@@ -4,7 +4,6 @@ from html import escape
 from html.parser import HTMLParser
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; sandbox"
-"""Content security policy of the page."""
 _TAGS = frozenset({
     *("a", "b", "br", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p"),
     *("pre", "section", "small", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),

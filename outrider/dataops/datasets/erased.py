@@ -220,7 +220,6 @@ def _count_quarantined(connection: Connection, found: FoundRows) -> int:
 
 
 def _quarantined(found: FoundRows) -> Iterator[list[ColumnElement[bool]]]:
-    """Conditions in chunks of ids."""
     ids = sorted(found.ids)
     for start in range(0, len(ids), 500):
         refused: list[ColumnElement[bool]] = [_QUARANTINE.c.record_id.in_(ids[start : start + 500])]
@@ -254,7 +253,6 @@ def rows_of_entities(engine: Engine, store: ObjectStore, entities: Collection[st
 
 
 def _row_files(connection: Connection) -> set[tuple[str, str]]:
-    """Model and content of every row file."""
     joined = _FILE.join(_VERSION, _VERSION.c.dataset == _FILE.c.dataset)
     query = select(_VERSION.c.model, _FILE.c.sha256).select_from(joined).distinct()
     return {(model, digest) for model, digest in connection.execute(query)}

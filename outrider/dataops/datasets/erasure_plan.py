@@ -42,12 +42,9 @@ _COPY = "~"
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """Rows of some records in datasets."""
-
     ids: frozenset[str]
     """Of the records, and of test cases made of them."""
     lives: Mapping[str, Sequence[Life]]
-    """By dataset."""
     versions: Sequence[Version] = field(repr=False)
     """Of all datasets that were searched."""
     refusing: frozenset[str] | None
@@ -70,7 +67,6 @@ class FoundRows:
         return self.ids, dict(self.lives), versions, list(self.files), dict(self.uploads)
 
     def models(self, connection: Connection) -> list[tuple[str, str]]:
-        """Models trained on the rows, and their descendants."""
         used = {(version.id, "replay") for version, _ in self.held()}
         used |= {
             (version.id, "fresh")
@@ -102,13 +98,10 @@ class ChangedFile:
     sha256: str
     bytes: int
     less: int
-    """Bytes saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErasurePlan:
-    """Everything that an erasure writes."""
-
     found: FoundRows
     files: Sequence[ChangedFile]
     versions: Sequence[ChangedVersion] = field(repr=False)
@@ -120,7 +113,6 @@ class ErasurePlan:
 
 
 def find_rows(connection: Connection, record_ids: Collection[str], model: str | None) -> FoundRows:
-    """``model`` restricts the search to its datasets."""
     versions = all_versions(connection)
     refusing = None
     if model is not None:
@@ -229,7 +221,6 @@ def _exchanged(row: Row[Any], digest: str, size: int) -> ChangedFile:
 
 
 def _sharing(connection: Connection, lives: Mapping[str, Sequence[Life]]) -> list[Row[Any]]:
-    """Row files of lives, and those packed with them."""
     places = sorted({(dataset, life.file) for dataset, some in lives.items() for life in some})
     held = select(_FILE.c.sha256).where(tuple_(_FILE.c.dataset, _FILE.c.file).in_(places))
     query = select(_FILE).where(_FILE.c.sha256.in_(held)).order_by(_FILE.c.dataset, _FILE.c.file)
@@ -277,7 +268,6 @@ def _replaced(connection: Connection, dataset: str) -> dict[int, frozenset[int]]
 
 
 def _digest(version: Version, held: Sequence[Life], rows: int) -> tuple[str, bytes]:
-    """Digest of a version without rows, and the sum of the others' lanes."""
     columns = {column.name: str(column.type) for column in version.schema if column.name not in NOT_CONTENT}
     state = version.lanes - lanes([life.digest for life in held])
     return version_digest(columns, rows, state), state.astype("<u2").tobytes()
@@ -344,7 +334,6 @@ class _Recount:
     connection: Connection
     objects: ObjectStore
     ids: Sequence[str]
-    """Erased rows."""
     _last: tuple[int, Aggregates] | None = field(default=None, init=False)
 
     def pass_over(self, version: Version) -> None:

@@ -51,7 +51,6 @@ class ExpectationVerdict:
     rows: list[int] = field(default_factory=list, repr=False)
     """Positions of failing rows, if rows are judged."""
     error: str = ""
-    """Reason why evaluation failed."""
     figures: dict[str, Any] = field(default_factory=dict)
     """Counts of rows, and the observed value if it is a number."""
 

@@ -28,7 +28,6 @@ WORDS = {
     "not_flagged": "no assertion flagged the record, and nobody was asked about it",
     "refused": "refused now",
 }
-"""Reasons for which a label is no new row."""
 
 
 class LabelAccount(TypedDict):

@@ -21,7 +21,6 @@ from .quarantine import refused
 Rows = Literal["flagged", "labelled"]
 """``flagged``: labelled records that were flagged or requested; ``labelled``: all labelled records."""
 COLLECTED = ("new", "corrected", "removed")
-"""Fates that change the dataset."""
 
 _RECORD, _FLAG = table_of(Record), table_of(Flag)
 _LABEL, _REQUEST = table_of(Label), table_of(LabelRequest)

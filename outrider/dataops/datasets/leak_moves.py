@@ -34,8 +34,6 @@ class LeakReport(TypedDict):
 
 
 class IndexedRows(Protocol):
-    """Rows of a version behind an index."""
-
     @property
     def rows(self) -> int: ...
 
@@ -124,8 +122,6 @@ def report_words(report: LeakReport) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Leaks, and new rows that leave each part."""
-
     leaks: list[Leak]
     leave: dict[str, NDArray[np.intp]]
 

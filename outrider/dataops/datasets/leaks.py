@@ -32,7 +32,6 @@ KINDS: Mapping[Kind, str] = {
 }
 EXACT: tuple[Kind, ...] = ("entity", "row")
 PAIRS = 20
-"""Most pairs that are named."""
 TEXT_LIKENESS = 0.55
 """Likeness from which texts are near-duplicates: one edited word in eight, three in fifty."""
 VALUE_SHARE = 0.01
@@ -62,8 +61,6 @@ class Leak(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Matched rows of one kind, one partner for each."""
-
     kind: Kind
     pairs: MatchedRows
     others: int
@@ -127,7 +124,6 @@ class LeakSide:
 
     @cached_property
     def texts(self) -> TextSketch:
-        """All text columns of a row as one text."""
         columns = [_texts(self.batch.arrow(name)) for name in sorted(self.prose)]
         return sketch_texts(["\n".join(row) for row in zip(*columns, strict=True)])
 
@@ -309,7 +305,7 @@ def _text_in(value: object) -> str:
     if isinstance(value, dict):
         if "content" in value:
             return _text_in(value["content"])
-        return " ".join(_text_in(each) for each in value.values())
+        return " ".join(_text_in(part) for part in value.values())
     if isinstance(value, list):
-        return " ".join(_text_in(each) for each in value)
+        return " ".join(_text_in(part) for part in value)
     return value if isinstance(value, str) else ""

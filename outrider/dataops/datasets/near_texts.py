@@ -26,7 +26,6 @@ HASHES = BANDS * BAND_HASHES
 SLACK = 0.12
 """Three standard errors of an estimate from 160 hashes."""
 REACH = 3
-"""Candidates of a row on each side, in each band."""
 _STEP_SHINGLES = 65_536
 _STEP_PAIRS = 65_536
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -101,7 +100,6 @@ def _likeness(left: Sequence[str], right: Sequence[str], rows: Rows, others: Row
 
 
 def text_likeness(one: str, other: str) -> float:
-    """Jaccard index of the 4-grams."""
     if one == other:
         return 1.0
     grams, others = _grams(one), _grams(other)

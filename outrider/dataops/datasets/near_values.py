@@ -34,12 +34,10 @@ class ValueSketch:
     numbers: Sequence[str]
     tensors: Sequence[str]
     fixed: UInts
-    """Hash of all that must be equal, shape (rows,)."""
     sample: Batch
     """Rows from which spreads are measured."""
     sample_fixed: UInts
     rows: int
-    """Rows that the sample represents."""
 
 
 def sketch_values(

@@ -45,7 +45,6 @@ def refused(dataset: str, label: Any, *, rules: str) -> ColumnElement[bool]:
 
 
 def refused_unlabelled(dataset: str, record_id: Any, *, rules: str) -> ColumnElement[bool]:
-    """Records that are out without a human label."""
     return _out(dataset, record_id, rules, _QUARANTINE.c.label_seq.is_(None))
 
 

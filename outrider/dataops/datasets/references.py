@@ -32,7 +32,7 @@ class Tag:
 
 
 class TagTaken(OutriderError):  # noqa: N818 - reads as the state it is
-    """Tag that names another version."""
+    pass
 
 
 def name_of(reference: str) -> str:

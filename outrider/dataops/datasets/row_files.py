@@ -188,8 +188,6 @@ P = TypeVar("P", bound=BlockRow)
 
 @dataclasses.dataclass(slots=True)
 class Fitting(Generic[P]):
-    """Batches of one schema, reasons of the others, and warnings of columns."""
-
     batches: list[Batch] = dataclasses.field(default_factory=list)
     places: list[P] = dataclasses.field(default_factory=list)
     rejected: dict[str, str] = dataclasses.field(default_factory=dict)

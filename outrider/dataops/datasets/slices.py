@@ -16,7 +16,7 @@ def rows_where(batch: Batch, where: Mapping[str, Any]) -> tuple[NDArray[np.intp]
     for name, value in where.items():
         if not batch.has(f"attrs.{name}"):
             columns = batch.to_arrow().schema.names
-            known = {each.removeprefix("attrs.") for each in columns if each.startswith("attrs.")}
+            known = {column.removeprefix("attrs.") for column in columns if column.startswith("attrs.")}
             return np.flatnonzero(~kept), f"has attrs.{name}{nearest(name, known)}"
         texts = text_of(batch, f"attrs.{name}")
         wanted = value if isinstance(value, str) else typed_texts(pa.array([value]))[0]

@@ -23,7 +23,6 @@ _TAKEN_ROWS = 8192
 _SHARED_ROWS = 65_536
 """Rows from which filtering columns in threads pays."""
 Labels = Mapping[int, dict[str, Any]]
-"""Labels that override those of a file, by position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,6 @@ class VersionRows:
     gone: Mapping[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
     """By file, sorted positions that are not in the version."""
     labels: Mapping[int, Labels] = field(default_factory=dict, repr=False)
-    """By file."""
 
     @property
     def living(self) -> int:
@@ -130,8 +128,6 @@ def object_rows(data: memoryview | bytes) -> int:
 
 
 class _Groups:
-    """Row groups of an object, decoded on demand."""
-
     def __init__(self, data: memoryview | bytes, names: Sequence[str] | None) -> None:
         self._file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
         there = self._file.schema_arrow.names

@@ -113,7 +113,7 @@ def _renamed(kwargs: Mapping[str, Any], full: Callable[[str], str]) -> dict[str,
 
 def _condition(node: Any, full: Callable[[str], str]) -> Any:
     if isinstance(node, list):
-        return [_condition(each, full) for each in node]
+        return [_condition(item, full) for item in node]
     if not isinstance(node, Mapping):
         return node
     changed = {key: _condition(value, full) for key, value in node.items()}

@@ -35,7 +35,6 @@ from .suite_files import Expected, resolved, unknown_columns
 
 NOT_NULL = "expect_column_values_to_not_be_null"
 MOST_IDS = 5
-"""Ids that a warning names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +86,10 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """Rows that passed, reasons of the others, and a summary."""
-
     rows: list[int]
     quarantined: dict[int, str]
     summary: dict[str, Any]
     outcomes: list[ExpectationVerdict] = field(default_factory=list, repr=False)
-    """Of every expectation, for Data Docs."""
 
 
 def validate(
@@ -403,7 +399,6 @@ def floor_problems(
 
 
 def absent(batch: Batch, rules: Rules) -> list[str]:
-    """Needed columns that are missing or null throughout."""
     there = {name: batch.has(name) for name in _needed(rules)}
     missing = [f"{name} is missing" for name, known in there.items() if not known]
     return missing + [

@@ -39,7 +39,6 @@ _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), tabl
 _ERASED = table_of(ErasedVersion)
 _LEFT_OUT = ("received", "partial")
 Place = tuple[int, int]
-"""File and position of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +181,6 @@ def _check_erased(connection: Connection, dataset: str, digest: str) -> None:
 
 
 def is_erased_from(connection: Connection, version: Version) -> bool:
-    """True if rows were erased since the version was read."""
     at = _VERSION.c.dataset == version.dataset, _VERSION.c.number == version.number
     return connection.scalar(select(_VERSION.c.digest).where(*at)) != version.digest
 
@@ -210,7 +208,6 @@ def lives(connection: Connection, version: Version) -> list[Life]:
 
 
 def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[str, Life]:
-    """Rows of the newest version, by id."""
     found = connection.execute(_LIVING, named(dataset, ids)).all()
     return {life.origin.record_id: life for life in map(_life, found)}
 
@@ -224,7 +221,6 @@ def ids_at(connection: Connection, dataset: str, places: Iterable[Place]) -> lis
 
 
 def lives_everywhere(connection: Connection, ids: Sequence[str]) -> list[tuple[str, Life]]:
-    """Every life of some rows in all datasets, each with its dataset."""
     places = ("dataset", "file", "position", "number")
     values = select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
     query = _lives().add_columns(_ROW.c.dataset).where(_ROW.c.record_id.in_(values))
@@ -346,7 +342,6 @@ class RowChange:
     """Label columns by name; None if the version lacks the row."""
     labels_after: dict[str, Any] | None = None
     columns: list[str] = field(default_factory=list)
-    """Columns in which a changed row differs."""
 
     def told(self) -> dict[str, Any]:
         sides = {"before": self.before, "after": self.after}
@@ -388,7 +383,6 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
 
 
 _Digests = dict[str, bytes]
-"""Digest of each row, by id."""
 _Side = tuple[Life | None, dict[str, Any] | None]
 _ABSENT: _Side = None, None
 
@@ -454,7 +448,6 @@ NAMED = (
     _ROW.c.record_id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value)),
     of_dataset(_ROW, bindparam("of")),
 )
-"""Conditions on rows of a dataset by their ids."""
 
 
 def _lives() -> Select[Any]:

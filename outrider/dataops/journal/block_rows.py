@@ -23,7 +23,6 @@ _BLOCK = "seq, kind, model, received_us, rows, payload, checksum"
 
 
 def insert(db: sqlite3.Connection, entry: Entry, received_us: int) -> int:
-    """Append one block and return its number."""
     sum_ = checksum(entry.kind, entry.model, received_us, entry.rows, entry.payload)
     row = (entry.kind, entry.model, received_us, entry.rows, entry.payload, sum_)
     cursor = db.execute(
@@ -123,7 +122,6 @@ def count_records(db: sqlite3.Connection, after: int, until: int, model: str) ->
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:
-    """SQLite cannot read a page of the file."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
@@ -168,7 +166,6 @@ def _read_past(db: sqlite3.Connection, after: int, model: str | None, error: sql
 
 
 def delete(db: sqlite3.Connection, seqs: Iterable[int]) -> int:
-    """Returns the number of deleted blocks."""
     return max(0, db.executemany("DELETE FROM block WHERE seq = ?", ((seq,) for seq in seqs)).rowcount)
 
 
@@ -199,8 +196,6 @@ def _replace(db: sqlite3.Connection, blocks: Mapping[int, tuple[int, bytes]], *,
 
 @dataclass(frozen=True, slots=True)
 class SchemaSeen:
-    """Schema of a model from block ``first_seq`` on."""
-
     model: str
     digest: str
     payload: bytes

@@ -7,7 +7,5 @@ class BlockPayload(Protocol):
 
 
 class BlockSource(Protocol):
-    """Source of blocks by number, such as the journal."""
-
     def get(self, seq: int, /) -> BlockPayload:
         """``KeyError`` if expired."""

@@ -10,16 +10,12 @@ Kind = Literal["records", "labels", "tick", "kept", "step"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Block of one model, to append."""
-
     kind: Kind
     """``records``, ``labels``, ``tick`` (time passed; model ``""``, no payload), or ``step`` (the clock was
     set; model ``""``): see `step_entry`."""
     model: str
     rows: int
-    """Rows in the payload."""
     payload: bytes
-    """Arrow IPC stream."""
     digest: str = ""
     schema: bytes = b""
     """Schema of the payload and its ``digest``; a new digest is stored in the same commit, ``""`` none."""
@@ -54,5 +50,4 @@ def step_entry(by_us: int) -> Entry:
 
 
 def checksum(kind: str, model: str, received_us: int, rows: int, payload: bytes) -> int:
-    """CRC-32 of a block."""
     return zlib.crc32(payload, zlib.crc32(f"{kind}\0{model}\0{received_us:d}\0{rows:d}".encode()))

@@ -105,7 +105,6 @@ def kept_rows(
 
 
 def near(stream: Stream, chosen: NDArray[np.bool_], around: Around) -> NDArray[np.bool_]:
-    """Chosen records and their neighbours, shape (n,)."""
     keeps = chosen.copy()
     for away in range(1, min(around.rows, len(chosen) - 1) + 1):
         close = np.abs(stream.ts_us[away:] - stream.ts_us[:-away]) <= around.seconds * 1e6
@@ -115,7 +114,6 @@ def near(stream: Stream, chosen: NDArray[np.bool_], around: Around) -> NDArray[n
 
 
 def marked(stream: Stream, places: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Mask of the stream's records at these places, shape (n,)."""
     wanted = set(places)
     located = zip(stream.seq.tolist(), stream.row.tolist(), strict=True)
     return np.fromiter((place in wanted for place in located), dtype=np.bool_, count=len(stream.seq))
@@ -153,7 +151,6 @@ def _stream(connection: Connection, model: str, first: int, last: int, margin: i
 
 
 def _joined(connection: Connection, model: str, table: Table, first: int, last: int) -> set[tuple[int, int]]:
-    """Records of these blocks that a table names by id."""
     named = select(table.c.record_id).where(table.c.record_id == _RECORD.c.id)
     if "model" in table.c:
         named = named.where(table.c.model == model)

@@ -21,7 +21,6 @@ DONE = "done"
 class Half:
     model: str
     key: str
-    """Shared by both sides."""
     side: str
     """``request``, ``response``, or ``done``."""
     received_us: int
@@ -53,7 +52,6 @@ def shift(db: sqlite3.Connection, by_us: int) -> None:
 
 
 def find(db: sqlite3.Connection, model: str, keys: Sequence[str]) -> list[Half]:
-    """Unordered."""
     found: list[Half] = []
     for start in range(0, len(keys), 500):
         part = keys[start : start + 500]
@@ -64,7 +62,6 @@ def find(db: sqlite3.Connection, model: str, keys: Sequence[str]) -> list[Half]:
 
 
 def read(db: sqlite3.Connection) -> list[Half]:
-    """Every half, unordered."""
     return [_half(row) for row in db.execute(f"SELECT {_HALF} FROM half")]
 
 

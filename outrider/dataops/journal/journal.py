@@ -71,8 +71,7 @@ class Journal(Protocol):
 
     def halves(self, model: str, keys: Sequence[str]) -> list[Half]: ...
 
-    def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]:
-        """Oldest first."""
+    def due_halves(self, until_us: int, *, limit: int = 256) -> list[Half]: ...
 
     def read(self, after: int, *, limit: int = 64, model: str | None = None) -> list[Block]:
         """With ``model``, that model's blocks and the ticks."""
@@ -86,14 +85,12 @@ class Journal(Protocol):
     def count_records(self, after: int, until: int, *, model: str) -> int:
         """In blocks with ``after < seq <= until``."""
 
-    def steps(self) -> list[Step]:
-        """Every step of the clock of receipt, in order."""
+    def steps(self) -> list[Step]: ...
 
     def note_clock(self, note: str) -> None:
         """State of the clocks, for the next process."""
 
-    def schemas(self) -> list[SchemaSeen]:
-        """Oldest first."""
+    def schemas(self) -> list[SchemaSeen]: ...
 
     def expire(
         self,
@@ -275,7 +272,6 @@ class SqliteJournal:
             note_rows.write(self._db, Notes(remove=notes))
 
     def waiting(self) -> list[Half]:
-        """Every half, unordered."""
         with self._lock:
             return half_rows.read(self._db)
 
@@ -288,7 +284,6 @@ class SqliteJournal:
         return {key.removeprefix(_THROUGH): int(value) for key, value in rows}
 
     def used_bytes(self) -> int:
-        """Without the room of expired blocks."""
         return self._file.used_bytes()
 
     def room_bytes(self) -> int:

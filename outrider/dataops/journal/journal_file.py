@@ -25,8 +25,6 @@ _LOG_BYTES = 16_777_216
 
 
 class JournalFile:
-    """SQLite file with the tables of a journal; ``lock`` guards ``db``."""
-
     def __init__(self, path: Path, *, max_bytes: int | None, min_free_bytes: int, read_only: bool) -> None:
         self.path = path
         self._min_free_bytes = min_free_bytes
@@ -60,12 +58,10 @@ class JournalFile:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[None]:
-        """Durable transaction; JournalFull without room."""
         with self.lock, self._full_is_journal_full(), self._transaction():
             yield
 
     def check_disk(self) -> None:
-        """Raise JournalFull below the reserve of free disk."""
         free = self._disk_free()
         if free < self._min_free_bytes:
             raise JournalFull(
@@ -183,6 +179,5 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """SQLite found no room."""
     code = getattr(error, "sqlite_errorcode", None)
     return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)

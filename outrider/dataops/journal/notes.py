@@ -17,7 +17,6 @@ class Note:
     name: str
     """A new note of the same name replaces it."""
     received_us: int
-    """µs since the epoch, UTC."""
     payload: bytes
 
 

@@ -55,8 +55,6 @@ _LOOSE = (
 
 
 class RowPlace(NamedTuple):
-    """Place of a record in the journal, in order."""
-
     seq: int
     row: int
 
@@ -66,8 +64,6 @@ START = RowPlace(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class RowSlice:
-    """Last record of a transaction, and number of expired ones."""
-
     last: RowPlace
     gone: int
 
@@ -146,7 +142,6 @@ def forget_hashes(connection: Connection, *, before_day: int, after: bytes, limi
 
 
 def expired_ids(connection: Connection, model: str, ids: Iterable[str]) -> set[str]:
-    """Ids of expired records, among these."""
     asked = list(ids)
     if not asked or connection.exec_driver_sql("SELECT 1 FROM expired_record LIMIT 1").first() is None:
         return set()

@@ -19,8 +19,6 @@ belongs to something not learned."""
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Result of one run of learning."""
-
     learned_us: int
     records: int
     seconds: float
@@ -43,7 +41,6 @@ def save_learned(path: Path, found: Learned) -> None:
 
 
 def load_learned(path: Path) -> Learned | None:
-    """None before any learning."""
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
         proposals = tuple(Proposal.from_dict(fields) for fields in body["proposals"])
@@ -57,7 +54,7 @@ def load_learned(path: Path) -> Learned | None:
 def states(proposals: Sequence[Proposal], path: Path | None, active: Mapping[str, str]) -> dict[str, State]:
     """By name; the file is read, never run. ``active`` has current revisions."""
     text = _read(path)
-    return {one.name: _state(one, text, active.get(one.name)) for one in proposals}
+    return {item.name: _state(item, text, active.get(item.name)) for item in proposals}
 
 
 def _state(proposal: Proposal, text: str, judges: str | None) -> State:

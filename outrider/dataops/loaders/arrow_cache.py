@@ -51,7 +51,6 @@ def cached(folder: Path, name: str, write: Callable[[BinaryIO], None]) -> Path:
 
 
 def unused(folder: Path, *, older_than_s: float) -> list[Path]:
-    """Unused files of the cache, and leftovers of writers."""
     before = time.time() - older_than_s
     found = []
     for path in sorted(folder.glob("*")) if folder.is_dir() else ():

@@ -105,10 +105,10 @@ class IndexedVersion:
         """Mask of known entities (ids for records without one); after :meth:`near`."""
         wanted = row_hashes(pa.array(units.astype(str), pa.string()), "entity")
         found = [np.empty(0, np.uint64)]
-        for one in self._opened:
-            for shard in one.index.shards:
+        for opened in self._opened:
+            for shard in opened.index.shards:
                 rows = shard.equal("unit", np.unique(wanted))
-                found.append(shard.units[rows[one.is_there[rows + shard.start]]])
+                found.append(shard.units[rows[opened.is_there[rows + shard.start]]])
         return np.isin(wanted, np.concatenate(found))
 
     # ---- opening ----------------------------------------------------------------------------------------
@@ -133,15 +133,15 @@ class IndexedVersion:
         if new.prose or not self._opened:
             return
         scales = spreads(new.values, self._sketch(new))
-        for at, one in enumerate(self._opened):
-            grid = one.index.grid
+        for at, opened in enumerate(self._opened):
+            grid = opened.index.grid
             larger = [scale / grid[name] for name, scale in scales.items() if name in grid]
             if larger and float(np.sqrt(np.mean(np.square(larger)))) > ROOM:
-                of = IndexedObject(one.stored.sha256, schema, new.prose, self._version.model)
+                of = IndexedObject(opened.stored.sha256, schema, new.prose, self._version.model)
                 (self._cache / of.name).unlink(missing_ok=True)
                 wider = {name: max(scale, scales.get(name, 0.0)) for name, scale in grid.items()}
-                index = open_index(self._cache, of, one.data, one.index.rows, grid=wider)
-                self._opened[at] = _Object(one.stored, one.data, index, one.is_there)
+                index = open_index(self._cache, of, opened.data, opened.index.rows, grid=wider)
+                self._opened[at] = _Object(opened.stored, opened.data, index, opened.is_there)
 
     def _mask(self, stored: VersionRows, rows: int) -> NDArray[np.bool_]:
         found = np.zeros(rows, np.bool_)
@@ -166,14 +166,13 @@ class IndexedVersion:
 
     @cached_property
     def _sampled(self) -> _Sample:
-        """Rows of all objects in proportion."""
         total, codes, batches = max(1, self.rows), [np.empty(0, np.int64)], []
-        for at, one in enumerate(self._opened):
-            kept = np.flatnonzero(one.is_there[one.index.sampled])
-            most = max(1, int(SAMPLE_ROWS * one.is_there.sum() / total))
+        for at, opened in enumerate(self._opened):
+            kept = np.flatnonzero(opened.is_there[opened.index.sampled])
+            most = max(1, int(SAMPLE_ROWS * opened.is_there.sum() / total))
             kept = kept[np.arange(min(most, len(kept))) * len(kept) // max(1, min(most, len(kept)))]
-            batches.append(one.index.sample.take(kept))
-            codes.append((at << _OBJECT) + one.index.sampled[kept].astype(np.int64))
+            batches.append(opened.index.sample.take(kept))
+            codes.append((at << _OBJECT) + opened.index.sampled[kept].astype(np.int64))
         return _Sample(Batch.concat(batches), np.concatenate(codes))
 
     def _sketch(self, side: LeakSide) -> ValueSketch:
@@ -203,7 +202,6 @@ class IndexedVersion:
         return LeakSide(name, batch, asking.inputs, asking.prose, whole)
 
     def _alike(self, like: LeakSide) -> dict[Kind, float]:
-        """Share of rows that match another one of the version, by kind, from a sample."""
         codes = self._sampled.codes
         some = np.arange(min(ALIKE_ROWS, len(codes))) * len(codes) // max(1, min(ALIKE_ROWS, len(codes)))
         asking = LeakSide("", self._sampled.batch.take(some), like.inputs, like.prose)
@@ -213,8 +211,8 @@ class IndexedVersion:
 
     def _hashes(self, codes: Codes) -> tuple[UInts, UInts]:
         entities, digests = np.zeros(len(codes), np.uint64), np.zeros(len(codes), np.uint64)
-        for at, one in enumerate(self._opened):
-            for shard in one.index.shards:
+        for at, opened in enumerate(self._opened):
+            for shard in opened.index.shards:
                 rows = codes - ((at << _OBJECT) + shard.start)
                 mine = (rows >= 0) & (rows < shard.rows)
                 entities[mine], digests[mine] = shard.entities[rows[mine]], shard.digests[rows[mine]]
@@ -224,12 +222,12 @@ class IndexedVersion:
         names = [name for name in like.batch.names if name == "id" or name in like.inputs]
         schema = pa.schema([self._schema.field(name) for name in ["id", *sorted({*names} - {"id"})]])
         tables, order = [empty_table(schema)], []
-        for at, one in enumerate(self._opened):
+        for at, opened in enumerate(self._opened):
             mine = np.flatnonzero(codes >> _OBJECT == at)
             if len(mine):
-                runs = [Run(0, 0, 0, one.index.rows)]
+                runs = [Run(0, 0, 0, opened.index.rows)]
                 places = [(0, row) for row in (codes[mine] & ((1 << _OBJECT) - 1)).tolist()]
-                tables.append(conform(rows_at(one.data, runs, places, schema.names), schema))
+                tables.append(conform(rows_at(opened.data, runs, places, schema.names), schema))
                 order.append(mine)
         table = pa.concat_tables(tables)
         if order:
@@ -253,14 +251,14 @@ class _Search:
         entities = np.unique(self._asking.entities[self._asking.entities != 0])
         wanted = np.unique(digests[digests != 0])
         found, same, counts = [self.exact], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-        for at, one, shard in self._shards:
+        for at, opened, shard in self._shards:
             rows = shard.equal("digest", wanted)
-            rows = rows[one.is_there[rows + shard.start]]
+            rows = rows[opened.is_there[rows + shard.start]]
             same.append(_codes(at, shard, rows))
             counts.append(shard.digests[rows])
             if self._own is None:
                 rows = shard.equal("unit", entities)
-                rows = rows[one.is_there[rows + shard.start] & (shard.entities[rows] != 0)]
+                rows = rows[opened.is_there[rows + shard.start] & (shard.entities[rows] != 0)]
                 found.append(_codes(at, shard, rows))
         self.exact = np.unique(np.concatenate([*found, *same]))
         values, many = np.unique(np.concatenate(counts), return_counts=True)
@@ -276,16 +274,16 @@ class _Search:
         is_text = bool(self._asking.prose)
         enough = TEXT_LIKENESS + SLACK if is_text else np.inf
         marked = {}
-        for at, one, shard in self._shards:
-            key = str(one.index.grid)
+        for at, opened, shard in self._shards:
+            key = str(opened.index.grid)
             if key not in marked:
-                marked[key] = marks_of(self._asking, one.index.grid)
+                marked[key] = marks_of(self._asking, opened.index.grid)
             marks = marked[key]
             for table in range(shard.tables):
                 rows = np.flatnonzero(best < enough)
                 pairs, others = shard.neighbours(table, marks.buckets[rows, table])
                 found, pairs = _codes(at, shard, others), rows[pairs]
-                keep = one.is_there[others + shard.start]
+                keep = opened.is_there[others + shard.start]
                 if self._own is not None:
                     keep &= found != self._own[pairs]
                 found, pairs, others = found[keep], pairs[keep], others[keep]
@@ -304,7 +302,6 @@ def _codes(at: int, shard: Shard, rows: Rows) -> Codes:
 
 
 def _closest(asked: Rows, codes: Codes, scores: NDArray[np.float64], most: int) -> Codes:
-    """Codes of the ``most`` closest rows of each asking row."""
     pairs, first = np.unique(np.stack([asked.astype(np.int64), codes]), axis=1, return_index=True)
     order = np.lexsort((-scores[first], pairs[0]))
     rows = pairs[0][order]

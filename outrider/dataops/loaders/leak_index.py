@@ -31,7 +31,6 @@ SHARD_ROWS = 32_768
 SAMPLE_ROWS, LEAST_SAMPLE = 2000, 100
 """Rows of an object that are kept to measure spreads: one in ten, within these bounds."""
 REACH = 8
-"""Candidates of a row on each side in a bucket."""
 WIDTH, ROOM = 9.0, 1.5
 """Cell size in largest distances of near-duplicates, and the growth of spreads it allows."""
 STEPS = 64
@@ -54,7 +53,6 @@ class Marks:
 class IndexedObject:
     sha256: str
     schema: pa.Schema
-    """Columns of the rows to index, with ``id``."""
     prose: frozenset[str]
     model: str
 
@@ -89,7 +87,6 @@ class Shard:
         return sum(name.startswith("bucket_") for name in self._batch.schema.names)
 
     def neighbours(self, table: int, asked: UInts) -> tuple[Rows, Rows]:
-        """Pairs of asking rows and their neighbours in the bucket."""
         keys, order = self._column(f"bucket_{table}"), self._column(f"order_{table}")
         at = np.searchsorted(keys, asked)
         after, before = keys[np.minimum(at, len(keys) - 1)], keys[np.maximum(at - 1, 0)]

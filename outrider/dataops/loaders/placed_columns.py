@@ -60,7 +60,6 @@ class _FixedColumn:
     file: NDArray[Any]
     """The whole file as values of this type; as bytes for truth values."""
     firsts: Places
-    """Index of the first value of each batch."""
     validity: _Validity
     shape: tuple[int, ...]
     is_bool: bool
@@ -103,9 +102,7 @@ class _TextColumn:
     bytes: NDArray[np.uint8]
     offsets: NDArray[Any]
     firsts: Places
-    """Index of the first offset of each batch."""
     data: Places
-    """Index of the first byte of each batch's texts."""
     validity: _Validity
 
     @classmethod

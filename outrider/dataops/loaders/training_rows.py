@@ -36,10 +36,9 @@ def training_rows(
 
 
 def _first(rows: Scan, model: str) -> Batch | None:
-    """None if the scan is empty."""
     found: list[Batch] = []
     for piece in rows:
-        left = REFERENCE_ROWS - sum(one.rows for one in found)
+        left = REFERENCE_ROWS - sum(batch.rows for batch in found)
         found.append(Batch.from_arrow(piece.slice(0, left), model=model))
         if piece.num_rows >= left:
             break

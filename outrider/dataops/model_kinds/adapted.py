@@ -59,7 +59,6 @@ class AdaptedRunner:
         return self.base.decode(answers)
 
     def check(self) -> None:
-        """``ConfigError`` names a layer that does not fit."""
         Mixture(self.base.module, [self.adapter], is_stacked=False)  # no copy is made, and nothing kept
 
     def _mixture(self) -> tuple[Mixture, Runner]:

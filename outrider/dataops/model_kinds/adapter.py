@@ -39,10 +39,7 @@ class LowRank:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """Trained adapter, on the CPU."""
-
     name: str
-    """Its folder, for messages."""
     low_rank: Mapping[str, LowRank] = field(default_factory=dict)
     """By dotted name of the layer in the base."""
     replaced: Mapping[str, torch.Tensor] = field(default_factory=dict)

@@ -43,7 +43,6 @@ def content_of(source: Source, folder: Path, weights: Path | str | None = None) 
 
 
 def whole_digest(source: Source, weights: str | None) -> str:
-    """SHA-256 of everything that decides a version's answers."""
     digests = [str(source.options[name]) for name in (FOLDER, ADAPTER) if name in source.options]
     digests += sorted(source.kept.values())
     digests = digests if weights is None else [weights, *digests]
@@ -66,7 +65,6 @@ def keep_files(objects: ObjectStore, source: Source, files: Mapping[str, Path]) 
 
 
 def opened_source(source: Source, objects: LocalObjects, cache: Path) -> Source:
-    """Source with its stored folders as paths on this disk."""
     kept = dict(source.kept)
     if (digest := kept.pop("folder", None)) is not None:
         source = replace(source, reference=str(opened_folder(objects, digest, cache).absolute()))
@@ -101,7 +99,6 @@ def pin(source: Source, folder: Path) -> Source:
 
 
 def check_pins(source: Source, folder: Path) -> None:
-    """``ConfigError`` if a folder has changed since registration."""
     pinned = [(FOLDER, source.reference), (ADAPTER, source.adapter)]
     for option, name in pinned:
         expected = source.options.get(option)

@@ -19,7 +19,6 @@ HEADS = {
 """Suffix of the class that a task needs; GPT-2's is called LMHeadModel."""
 OPTIONS = ("max_tokens", "dtype", "attention", FOLDER, ADAPTER)
 TASK_OPTIONS = {"embedding": ("pooling", "normalize"), "generation": ("max_new_tokens", "chat", "output")}
-"""Additional ``options`` by task."""
 TOKENIZERS = (
     "tokenizer.json",
     "vocab.txt",
@@ -210,7 +209,6 @@ def _fits(name: str, wanted: str) -> bool:
 
 
 def _json(path: Path) -> tuple[dict[str, Any], str]:
-    """Object of a file, or its problem."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

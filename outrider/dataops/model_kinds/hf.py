@@ -72,13 +72,10 @@ def load_hf(
 
 @dataclass(frozen=True, slots=True)
 class DeclaredWeights:
-    """Difference between a folder's configuration and its weights."""
-
     mismatched: tuple[tuple[str, list[int], list[int]], ...]
     """Name, shape in the file and shape by the configuration."""
     missing: tuple[str, ...]
     other_bytes: int
-    """Size of buffers."""
 
 
 def declared_weights(source: Source, path: Path) -> DeclaredWeights:

@@ -33,7 +33,6 @@ class TaskReader(Protocol):
 
 
 def fed(tensors: Tensors) -> dict[str, torch.Tensor]:
-    """Encoded tensors that the module takes."""
     return {name: tensors[name] for name in FED if name in tensors}
 
 

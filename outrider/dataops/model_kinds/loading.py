@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .runner import Runner
 
 Weights = Path | bytes
-"""A file of weights, or its content."""
 
 
 def load_model(

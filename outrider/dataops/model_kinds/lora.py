@@ -83,7 +83,6 @@ class MixedLinear(torch.nn.Module):
             y[start:stop].addmm_(x[start:stop], self._rows.t())
 
     def _run_merged(self, x: torch.Tensor, y: torch.Tensor, low: LowRank, bias: torch.Tensor | None) -> None:
-        """Rows of one variant, by the base's weight plus the adapter's product."""
         step = max(64, MERGED_NUMBERS // self.in_features)
         for start in range(0, self.out_features, step):
             stop = min(start + step, self.out_features)

@@ -125,7 +125,6 @@ def _tall(tensor: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 def _with(base: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.nn.Module:
-    """Same layer with some other parameters."""
     made = copy.copy(base)
     made._parameters = dict(base._parameters)  # a shallow copy shares the table
     for name, tensor in tensors.items():

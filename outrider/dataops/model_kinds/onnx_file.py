@@ -25,7 +25,6 @@ OPTIONS = ("scores", "threads")
 SCORES = ("probs", "logits", "none")
 TASKS = ("classification", "embedding", "other")
 Forms = Mapping[str, Mapping[str, tuple[str, list[Any] | None]]]
-"""Type and dimensions of each of the ``inputs`` and ``outputs``."""
 TYPES: Mapping[str, Any] = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -38,7 +37,6 @@ TYPES: Mapping[str, Any] = {
 
 
 def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device: str = "cpu") -> "OnnxModel":
-    """Predictor of an ONNX file, or of its copy in ``weights``."""
     found = weights if weights is not None else folder / source.reference
     if source.task not in TASKS:
         raise ConfigError(f"{source.reference}: task {', '.join(TASKS)} expected of ONNX, got {source.task}")

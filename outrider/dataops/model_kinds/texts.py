@@ -31,7 +31,6 @@ def texts_of(batch: Batch, name: str) -> list[str]:
 
 
 def padded(rows: Sequence[Sequence[int]], lengths: NDArray[np.int64], value: int) -> torch.Tensor:
-    """Shape (rows, longest)."""
     width = max(1, int(lengths.max(initial=0)))
     table = np.full((len(rows), width), value, dtype=np.int64)
     table[np.arange(width) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)

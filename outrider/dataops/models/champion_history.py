@@ -76,12 +76,10 @@ def list_changes(
 
 
 def was_champion(connection: Connection, model: str, version: str) -> bool:
-    """True for a version that is champion or has been."""
     query = select(_CHANGE.c.seq).where(_CHANGE.c.model == model, _CHANGE.c.version == version)
     return connection.execute(query.limit(1)).first() is not None
 
 
 def former_champions(connection: Connection, model: str) -> list[str]:
-    """Every version that has been champion, the latest first."""
     query = select(_CHANGE.c.version).where(_CHANGE.c.model == model).order_by(_CHANGE.c.seq.desc())
     return list(dict.fromkeys(connection.scalars(query)))

@@ -21,7 +21,6 @@ _MODEL = table_of(ModelVersion)
 FORMER = "former"
 """Status of a replaced champion that still answers while the new one is watched."""
 IN_SERVICE = ("champion", "challenger", FORMER)
-"""Status of versions that answer."""
 NAMED = "named in the configuration"
 """Note of versions that the configuration names; those of others say what made them."""
 
@@ -150,7 +149,6 @@ def champion(connection: Connection, model: str) -> Model | None:
 
 
 def all_versions(connection: Connection, model: str | None = None) -> list[Model]:
-    """In order of creation."""
     query = select(_MODEL).order_by(_MODEL.c.model, _MODEL.c.created_us, _MODEL.c.version)
     if model is not None:
         query = query.where(_MODEL.c.model == model)
@@ -185,7 +183,6 @@ def weights_bytes(connection: Connection, objects: ObjectStore, model: str, vers
 
 
 def lost_objects(objects: ObjectStore, found: Model) -> list[str]:
-    """Digests of a version's missing objects."""
     named = {*filter(None, [found.weights]), *found.kept.values()}
     for manifest in found.kept.values():
         with suppress(NotFound):

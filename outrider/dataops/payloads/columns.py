@@ -130,7 +130,6 @@ def bytes_array(data: pa.BinaryArray, media_type: str | None = None) -> pa.Struc
 
 
 def text_array(values: Any) -> Any:
-    """Texts of a column as payloads, other values unchanged."""
     if isinstance(values, pa.Array):
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             return bytes_array(values.cast(pa.string()).cast(pa.binary()), "text/plain")
@@ -170,7 +169,6 @@ def faults_of(column: pa.StructArray, *, max_bytes: int) -> dict[int, str]:
 
 
 def forms_of(columns: Mapping[str, str]) -> dict[str, PayloadForm]:
-    """Forms of the payload columns among declared ones."""
     found = {}
     for name, text in columns.items():
         try:

@@ -16,7 +16,6 @@ from outrider.errors import OutriderError
 from .objects import CorruptObject, LocalObjects, ObjectStore, is_digest
 
 FOLDER = "folders"
-"""Name of the cache in a data folder."""
 MOST_FILES = 1000
 _PART = re.compile(r"[A-Za-z0-9_][\w.+ =-]{0,199}", re.ASCII)
 _COPY = "-copy"
@@ -25,7 +24,7 @@ _MANIFEST_BYTES = 1_048_576
 
 
 class WrongFolder(OutriderError):  # noqa: N818 - reads as the thing it is
-    """Names or files that no stored folder can have."""
+    pass
 
 
 def keep_folder(objects: ObjectStore, files: Mapping[str, Path]) -> str:
@@ -42,13 +41,11 @@ def keep_folder(objects: ObjectStore, files: Mapping[str, Path]) -> str:
 
 
 def keep_manifest(objects: ObjectStore, files: Mapping[str, str]) -> str:
-    """Manifest of objects that are already stored."""
     check_names(files)
     return objects.put(json.dumps(dict(sorted(files.items())), separators=(",", ":")).encode())
 
 
 def files_of(objects: ObjectStore, digest: str) -> dict[str, str]:
-    """Digest of each file of a stored folder."""
     if objects.size(digest) > _MANIFEST_BYTES:
         raise WrongFolder(f"object {digest} is no manifest of a folder")
     try:
@@ -113,7 +110,6 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def _holds(place: Path, files: Mapping[str, str]) -> bool:
-    """True for a folder with exactly these files."""
     found = {path.relative_to(place).as_posix() for path in place.rglob("*") if not path.is_dir()}
     if found != files.keys() or any((place / name).is_symlink() for name in files):
         return False

@@ -185,7 +185,6 @@ class LocalObjects:
             yield
 
     def path(self, digest: str) -> Path:
-        """File of that digest, unverified."""
         path = self._path(digest)
         if not path.exists():
             raise NotFound(f"no object {digest} in {self.folder}")

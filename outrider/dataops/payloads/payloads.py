@@ -40,11 +40,9 @@ class Opened:
     batch: Batch
     """Same rows; null where a payload could not be opened."""
     faults: dict[int, str] = field(default_factory=dict)
-    """Reason by row."""
 
     @property
     def well(self) -> NDArray[np.intp]:
-        """Rows without a fault."""
         return np.array([row for row in range(self.batch.rows) if row not in self.faults], dtype=np.intp)
 
     def take(self, rows: NDArray[np.intp]) -> "Opened":
@@ -75,7 +73,6 @@ class Payloads:
 
     @classmethod
     def none(cls) -> "Payloads":
-        """Decoder of inline bytes, for models without declared payloads."""
         return cls({}, PayloadStore(max_bytes=0))
 
     def begin(self, batch: Batch) -> "Opening | None":
@@ -150,7 +147,6 @@ class Payloads:
 
 
 def payload_columns(batch: Batch) -> list[str]:
-    """Columns of payloads that are not opened yet."""
     return [field.name for field in batch.to_arrow().schema if is_payload(field.type)]
 
 
@@ -198,8 +194,6 @@ class _Job:
 
 
 class Opening:
-    """Payloads of one batch, being opened."""
-
     def __init__(
         self,
         batch: Batch,
@@ -279,7 +273,6 @@ class Crew:
             self._queue.put(task)
 
     def give_up_late(self) -> None:
-        """Fail the tasks past their deadline, and replace their threads."""
         now = time.monotonic()
         with self._lock:
             late = [

@@ -17,7 +17,7 @@ _S3_OPTIONS = {"region", "endpoint_override", "scheme", "anonymous"}
 
 
 class PayloadError(OutriderError):
-    """A payload that cannot be fetched or decoded."""
+    pass
 
 
 class Root(Protocol):
@@ -162,5 +162,4 @@ PAYLOAD_BYTES = 16_777_216
 @dataclass(frozen=True, slots=True)
 class PayloadRules:
     max_bytes: int = PAYLOAD_BYTES
-    """Of one payload."""
     roots: tuple[Root, ...] = ()

@@ -29,7 +29,6 @@ class PayloadCache:
         self._sizes: OrderedDict[str, int] | None = None
 
     def get(self, digest: str) -> bytes | None:
-        """Verified bytes, or None."""
         path = self._folder / digest
         try:
             data = path.read_bytes()

@@ -62,7 +62,6 @@ class ColumnRules:
         return next(iter(redactor.counts), None)
 
     def all_kinds(self, part: str = "") -> frozenset[Kind]:
-        """Kinds of all columns of a part together."""
         found = (kinds for name, kinds in self._columns.items() if name.startswith(part))
         return frozenset().union(*found)
 
@@ -115,7 +114,6 @@ def redacted_column(
 
 
 def redacted_rows(batch: Batch) -> NDArray[np.bool_]:
-    """Records with a placeholder among their inputs, shape (rows,)."""
     found = np.zeros(batch.rows, dtype=np.bool_)
     for name in batch.names:
         if name.startswith("inputs."):
@@ -124,7 +122,6 @@ def redacted_rows(batch: Batch) -> NDArray[np.bool_]:
 
 
 def without_answers(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
-    """Outputs become null in these rows."""
     if not rows.any():
         return batch
     own = pa.array(np.arange(batch.rows), pa.int64(), mask=rows)

@@ -53,7 +53,6 @@ PHONE_NAME = re.compile(
     r"(?![a-z])|msisdn|MSISDN|[wW]hats[aA]pp",
     re.ASCII,
 )
-"""Names of columns, members and variables whose bare digits are a phone number."""
 _ASSIGNED_DIGITS = re.compile(r"[:=]\s{0,4}[\"']?(\(?\d[\d ().\-/]{6,20}(?<=\d))(?![\w.-])", re.ASCII)
 _ASSIGNED_NAME = re.compile(rf"(?:{PHONE_NAME.pattern})[\w-]{{0,24}}[\"']?\s{{0,4}}\Z", re.ASCII)
 _BARE_PHONE = re.compile(r"\s*[+(]?\d[\d ().\-/]{6,20}\s*", re.ASCII)
@@ -79,7 +78,6 @@ SECRET_NAME = re.compile(
     r"(?i)(?:api|access|secret|private|auth)[_-]?(?:key|token)|(?:client)?[_-]?secret|passw(?:or)?d|token",
     re.ASCII,
 )
-"""Names of members and variables whose value is a secret."""
 _ASSIGNED = re.compile(
     rf"(?:\b|_)(?:{SECRET_NAME.pattern.removeprefix('(?i)')})[\"']?\s{{0,8}}[:=]\s{{0,8}}[\"']?([^\s\"',;<>]{{12,}}+)",
     re.ASCII | re.IGNORECASE,

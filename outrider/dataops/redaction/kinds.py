@@ -12,7 +12,6 @@ _EXPECTED = "entity, inputs.…, outputs.…, attrs.… or label.… expected"
 
 
 def column_fault(name: str, known: Sequence[str] = ()) -> str | None:
-    """Problem of a column to redact, with the nearest name."""
     part, dot, field = name.partition(".")
     if name == "entity" or (part in _PARTS and field):
         return None
@@ -22,14 +21,13 @@ def column_fault(name: str, known: Sequence[str] = ()) -> str | None:
     if dot and field:
         hint = f"{near[0]}.{field}" if near else ""
     else:
-        whole = {each.partition(".")[2]: each for each in known}
+        whole = {column.partition(".")[2]: column for column in known}
         found = difflib.get_close_matches(name, whole, n=1)
         hint = whole[found[0]] if found else near[0] if near == ["entity"] else f"inputs.{name}"
     return f"{_EXPECTED}, got {name!r}" + (f"; did you mean {hint!r}?" if hint else "")
 
 
 def kind_fault(kind: str) -> str | None:
-    """Problem of a kind, with the nearest name."""
     if kind in KINDS:
         return None
     near = difflib.get_close_matches(kind, KINDS, n=1)

@@ -35,7 +35,6 @@ _NAMES = (
 
 
 def rows_with_hints(column: pa.Array, kinds: Collection[Kind]) -> NDArray[np.bool_]:
-    """Mask of rows that may hold a value of these kinds."""
     is_there: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
     if "value" in kinds:
         return is_there
@@ -62,7 +61,6 @@ def _bytes_of(column: pa.Array) -> tuple[Places, bytes]:
 
 
 def _places(data: bytes, starts: Places, kinds: Collection[Kind]) -> Iterator[Places]:
-    """Positions of characters without which there is no value of these kinds."""
     signs, flags = _signs(data), _signs(data.translate(_FLAGS))
     if b"\\" in data:  # letters of \n and its like are none
         flags = flags.copy()
@@ -178,7 +176,7 @@ _BEGINS_ENTITY = _table([ord("#"), *(ord(name[0]) for name in ENTITIES)])
 _ENDS_LOCAL = _table([*_DIGITS, *_LETTERS, *_BEYOND_ASCII, *b"_%+-"])
 _BEGINS_DOMAIN = _table([*_DIGITS, *_LETTERS, *_BEYOND_ASCII])
 _IS_COUNTRY = np.zeros(1024, np.bool_)
-_IS_COUNTRY[[(ord(each[0]) & 31) << 5 | ord(each[1]) & 31 for each in IBAN_LENGTHS]] = True
+_IS_COUNTRY[[(ord(country[0]) & 31) << 5 | ord(country[1]) & 31 for country in IBAN_LENGTHS]] = True
 _SIGNS = np.unique([int.from_bytes(sign.encode()[:3].ljust(3, b"\0"), "big") for sign in SIGNS] + [2**24])
 """First three bytes of non-ASCII characters that a reading decodes or drops; an end."""
 _FLAGS = bytes(

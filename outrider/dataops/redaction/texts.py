@@ -38,8 +38,6 @@ _DEEPEST_TEXT = 8
 
 
 class _Found(NamedTuple):
-    """Value in one reading of a text, with its span in the text."""
-
     start: int
     end: int
     rank: int
@@ -116,7 +114,6 @@ class TextRedactor:
         return value if PLACEHOLDER.fullmatch(value) else self.placeholder("token", value)
 
     def _number(self, text: str, kinds: Collection[Kind], *, is_phone_number: bool) -> str | None:
-        """Placeholder of a number that is a value of these kinds."""
         if "value" in kinds:
             return self.placeholder("value", text)
         if len(text) < _FEWEST_SIGNS:
@@ -166,7 +163,6 @@ class TextRedactor:
         return raw if made == plain else _quoted(made)[1:-1]
 
     def _plain(self, text: str, kinds: Collection[Kind]) -> str:
-        """Values of all readings are replaced."""
         if len(text) < _SHORTEST:
             return text
         found = [

@@ -16,7 +16,6 @@ from outrider.dataops.model_kinds.adapter import CONFIG, WEIGHTS, read_adapter
 from outrider.errors import ConfigError
 
 ADAPTER = "default"
-"""Name that PEFT gives an adapter."""
 _EXPRESSIONS = ("target_modules", "exclude_modules")
 """Fields whose texts PEFT reads as regular expressions."""
 
@@ -90,7 +89,6 @@ class AdapterModule:
         return made
 
     def start(self) -> dict[str, torch.Tensor]:
-        """Copy of all that trains, by name."""
         named = self.module.named_parameters()
         return {name: p.detach().clone() for name, p in named if p.requires_grad}
 
@@ -123,7 +121,6 @@ def heads_of(module: torch.nn.Module) -> tuple[str, ...]:
 
 
 def words_of(module: torch.nn.Module) -> torch.nn.Module | None:
-    """Output layer of a language model."""
     find = getattr(module, "get_output_embeddings", None)
     found: torch.nn.Module | None = None if find is None else find()
     return found

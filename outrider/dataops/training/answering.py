@@ -64,7 +64,6 @@ class AnswerLearner:
 
 
 def full_learner(task: TrainingTask) -> AnswerLearner:
-    """Learner of all weights of the champion."""
     check_task(task)
     if task.source.adapter is not None:
         raise ConfigError(

@@ -111,8 +111,6 @@ class ChatLearner:
         return trimmed(own, self._runner.device)
 
     def _before(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Log-probability of each answer by the model before the first step."""
-
         def module(**arguments: Any) -> Any:
             return torch.func.functional_call(self.module, self._start, (), arguments)
 

@@ -36,8 +36,6 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """Checkpoint in a folder, valid for one digest of a task."""
-
     folder: Path
     task: str
 

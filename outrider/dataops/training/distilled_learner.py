@@ -105,7 +105,6 @@ def distilled_learner(task: TrainingTask) -> DistilledLearner:
 
 
 def student_source(champion: Source, reference: str, base: Path) -> Source:
-    """The student has the champion's inputs and outputs."""
     options = {name: value for name, value in champion.options.items() if name not in (FOLDER, ADAPTER)}
     kind: Kind = "torch" if ".py:" in reference else "hf"
     if kind != champion.kind:

@@ -31,8 +31,6 @@ class EncodedStep:
 
 
 class RowFeed:
-    """Rows of several files, numbered consecutively, as encoded steps."""
-
     def __init__(
         self,
         learner: ModelLearner,
@@ -44,16 +42,16 @@ class RowFeed:
         weights: NDArray[np.float32] | None = None,
     ) -> None:
         self._learner, self._model, self._weights = learner, model, weights
-        self._starts = np.cumsum([0, *(len(each) for each in files)])
+        self._starts = np.cumsum([0, *(len(file) for file in files)])
         self._files = [
-            MappedRows(each.id, each.digest, each.path, [name for name in columns if name in each.columns])
-            for each in files
+            MappedRows(file.id, file.digest, file.path, [name for name in columns if name in file.columns])
+            for file in files
         ]
         schema = self._files[0].table.schema
-        for each in self._files[1:]:
-            schema, _ = merged_schema(schema, each.table.schema, each.id)
+        for file in self._files[1:]:
+            schema, _ = merged_schema(schema, file.table.schema, file.id)
         self._schema = schema
-        row_bytes = sum(each.file_bytes for each in files) // max(1, int(self._starts[-1])) + 1
+        row_bytes = sum(file.file_bytes for file in files) // max(1, int(self._starts[-1])) + 1
         self._block_rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES // row_bytes))
         self._kept = self._encoded(rows) if len(rows) <= self._block_rows else None
         self._places = np.zeros(int(self._starts[-1]) if self._kept else 0, np.int64)
@@ -108,12 +106,12 @@ class RowFeed:
         return self._encoded(order[ends[begin - 1] if begin else 0 : ends[end - 1]])
 
     def _encoded(self, rows: Places) -> StepExamples:
-        file = np.searchsorted(self._starts, rows, side="right") - 1
+        of_file = np.searchsorted(self._starts, rows, side="right") - 1
         tables, order = [empty_table(self._schema)], []
-        for at, each in enumerate(self._files):
-            mine = np.flatnonzero(file == at)
+        for at, file in enumerate(self._files):
+            mine = np.flatnonzero(of_file == at)
             if len(mine):
-                table = each.gather(rows[mine] - self._starts[at])
+                table = file.gather(rows[mine] - self._starts[at])
                 tables.append(table if table.schema == self._schema else conform(table, self._schema))
                 order.append(mine)
         table = pa.concat_tables(tables).combine_chunks()

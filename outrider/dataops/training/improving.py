@@ -48,7 +48,7 @@ def improve(
     old = learned[-1] if task.replay is not None and len(task.replay) else None
     order, stop = _order(fresh, old, len(classes), options, task.seed)
     weights = _weights(learned, order, classes, options)
-    files = [one.rows for one in learned]
+    files = [part.rows for part in learned]
     every = np.concatenate([order.fresh, order.old, stop])
     feed = RowFeed(
         learner,
@@ -73,7 +73,7 @@ def improve(
     ran = loop.run()
     made = learner.trained(task.work)
     facts: dict[str, Any] = {
-        "learned": [one.facts for one in learned],
+        "learned": [part.facts for part in learned],
         "replayed_by_class": list(order.drawn),
     }
     if not classes or old is None or options.rehearsal == "uniform":
@@ -136,12 +136,14 @@ def _weights(
     options: TrainingOptions,
 ) -> NDArray[np.float32] | None:
     """Mean one over an epoch; None if all are equal."""
-    if all(one.weights is None for one in learned) and not (options.class_weights and classes):
+    if all(part.weights is None for part in learned) and not (options.class_weights and classes):
         return None
-    parts = [np.ones(len(one.rows), np.float32) if one.weights is None else one.weights for one in learned]
+    parts = [
+        np.ones(len(part.rows), np.float32) if part.weights is None else part.weights for part in learned
+    ]
     weights = np.concatenate(parts)
     if options.class_weights and classes:
-        numbers = np.concatenate([one.classes for one in learned if one.classes is not None])
+        numbers = np.concatenate([part.classes for part in learned if part.classes is not None])
         if options.class_weights == "balanced":
             counts = np.bincount(numbers[order.fresh], minlength=len(classes)).astype(np.float64)
             each = np.bincount(numbers[order.old], minlength=len(classes))
@@ -160,6 +162,6 @@ def _weights(
 def _columns(task: TrainingTask, learned: Sequence[LearnedRows]) -> list[str]:
     inputs = [f"inputs.{name.removeprefix('inputs.')}" for name in task.source.inputs]
     if not inputs:
-        names = dict.fromkeys(name for one in learned for name in one.rows.columns)
+        names = dict.fromkeys(name for part in learned for name in part.rows.columns)
         inputs = [name for name in names if name.startswith("inputs.")]
     return [*inputs, f"label.{task.target}"]

@@ -32,7 +32,6 @@ _SHOWN = 3
 class LearnedRows:
     rows: MappedRows
     places: Places
-    """To learn from."""
     stop: Places
     """For early stopping; none of them is learned."""
     classes: NDArray[np.int64] | None
@@ -40,7 +39,6 @@ class LearnedRows:
     weights: NDArray[np.float32] | None
     """Weight of every row of the file; None if all are equal."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Counts for the record of the run."""
 
     def counts(self, classes: int) -> NDArray[np.int64]:
         """Rows to learn from, by class; all in one without classes."""
@@ -50,7 +48,6 @@ class LearnedRows:
 
 
 def learned_rows(rows: MappedRows, task: TrainingTask, options: TrainingOptions) -> LearnedRows:
-    """Rows of a dataset, their labels checked."""
     classes = task.source.classes if task.source.task == "classification" else ()
     numbers = _class_numbers(rows, task.target, classes)
     is_stop = _stops(rows, options.stop_share)
@@ -80,16 +77,16 @@ def learned_rows(rows: MappedRows, task: TrainingTask, options: TrainingOptions)
 
 def check_rows(learned: Sequence[LearnedRows], classes: Sequence[int | str], min_rows: int) -> list[str]:
     """Warnings; ``ValidationRefused`` if rows are too few or of one class."""
-    rows = sum(len(one.places) for one in learned)
+    rows = sum(len(chosen.places) for chosen in learned)
     if rows < max(min_rows, 1):
-        datasets = ", ".join(one.rows.id for one in learned) or "no dataset"
+        datasets = ", ".join(chosen.rows.id for chosen in learned) or "no dataset"
         raise ValidationRefused(
             f"{rows} rows to learn from in {datasets}: retrain.min_rows = {max(min_rows, 1)} expected; label "
             "more records, or name a dataset as retrain.replay"
         )
     if not classes:
         return []
-    counts = sum((one.counts(len(classes)) for one in learned), start=np.zeros(len(classes), np.int64))
+    counts = sum((chosen.counts(len(classes)) for chosen in learned), start=np.zeros(len(classes), np.int64))
     there = np.flatnonzero(counts)
     if len(there) == 1 and len(classes) > 1:
         raise ValidationRefused(
@@ -265,7 +262,6 @@ def _same_rows(rows: MappedRows, judge: MappedRows) -> NDArray[np.bool_]:
 def _pairs(
     rows: MappedRows, places: NDArray[np.int64], ids: NDArray[np.uint64], names: Sequence[str]
 ) -> NDArray[np.uint64]:
-    """Hash of id and inputs of some rows, read in steps."""
     whole = []
     for start in range(0, len(places), 4096):
         some = places[start : start + 4096]

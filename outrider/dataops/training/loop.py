@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 Augment = Callable[[StepExamples, torch.Generator], StepExamples]
 """Examples of a step, on the CPU, and a generator to examples of the same shapes."""
 REPORT_S = 1.0
-"""Least time between two reports."""
 _LOSSES = 64
 """Losses that are read from the device at once."""
 _MASK = 2**64 - 1
@@ -43,7 +42,6 @@ class _State:
 
     epoch: int = 1
     step: int = 0
-    """Steps done in this epoch."""
     total: float = 0.0
     """Sum of this epoch's losses over its rows."""
     rows: int = 0
@@ -216,7 +214,6 @@ class TrainingLoop:
     # ---- stopping early ---------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        """Keep this epoch's weights if they are the best so far."""
         loss = self._stop_loss()
         at = self._at
         at.stop_losses.append(loss)
@@ -267,7 +264,6 @@ class TrainingLoop:
     # ---- checkpoints ------------------------------------------------------------------------------------
 
     def _changing(self) -> dict[str, torch.Tensor]:
-        """Tensors that training changes."""
         return self._trained | dict(self._learner.module.named_buffers())
 
     def _save(self) -> None:

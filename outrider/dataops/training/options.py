@@ -35,7 +35,7 @@ class TrainingOptions:
         known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
         if "slice_weights" in known:
             known["slice_weights"] = [
-                SliceWeight(one["where"], float(one["weight"])) for one in known["slice_weights"]
+                SliceWeight(entry["where"], float(entry["weight"])) for entry in known["slice_weights"]
             ]
         found = cls(**known)
         if found.epochs < 1 or found.batch_rows < 1:

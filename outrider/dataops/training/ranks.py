@@ -51,7 +51,6 @@ class Ranks:
         return torch.nn.parallel.DistributedDataParallel(_Losses(learner))
 
     def agreed(self, value: float) -> float:
-        """The first rank's value, on all of them."""
         if self.ranks == 1:
             return value
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"

@@ -19,7 +19,6 @@ _OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 
 
 def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
-    """JSON facts that the weights of a run depend on."""
     return {
         "settings": dict(task.options),
         "seed": task.seed,
@@ -68,7 +67,6 @@ def file_digests(source: Source, options: Mapping[str, Any], base: Path) -> dict
 
 
 def _folder_digest(folder: Path) -> str:
-    """By sizes and times, as it may hold gigabytes."""
     digest = hashlib.sha256()
     for path in sorted(each for each in folder.rglob("*") if each.is_file()):
         status = path.stat()
@@ -77,7 +75,6 @@ def _folder_digest(folder: Path) -> str:
 
 
 def digest_of(made: TrainedModel) -> str:
-    """SHA-256 of weights, and of names and contents of files."""
     if made.weights is not None and not made.files:
         return hashlib.sha256(made.weights).hexdigest()
     whole = hashlib.sha256()

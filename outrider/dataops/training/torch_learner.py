@@ -25,8 +25,6 @@ AugmentInputs = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 
 class TorchLearner:
-    """Cross entropy of (rows, classes) logits, or squared error of values."""
-
     def __init__(
         self,
         module: torch.nn.Module,
@@ -101,7 +99,6 @@ def train_torch(task: TrainingTask, report: Report) -> TrainedModel:
 
 
 def reinitialise(architecture: Callable[[], torch.nn.Module], *, seed: int) -> torch.nn.Module:
-    """Fresh weights that depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return architecture()

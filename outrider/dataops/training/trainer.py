@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Progress:
     epoch: int
-    """From 1."""
     epochs: int
     step: int
     """Steps done, over all epochs."""
     steps: int
     loss: float
-    """Mean of the epoch so far."""
     rows_s: float
     """Training rows a second since this process began."""
     eta_s: float
@@ -31,8 +29,6 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
-    """Inputs of a training run, and its folder of checkpoints."""
-
     model: str
     champion: str | None
     """``model@version`` to start from; None for fresh weights."""
@@ -47,7 +43,6 @@ class TrainingTask:
     target: str
     """Label field that is learned."""
     options: Mapping[str, Any]
-    """Settings of ``[models.*.retrain]`` as JSON values."""
     seed: int
     base: Path
     """Folder of the configuration, to which paths in ``source`` and ``options`` are relative."""
@@ -66,8 +61,6 @@ class TrainingTask:
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """Trained model without a version yet."""
-
     source: Source
     """Without what ``files`` holds, which is added when kept."""
     weights: bytes | None = None
@@ -86,8 +79,6 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class StepExamples:
-    """Encoded rows, on the CPU."""
-
     tensors: "dict[str, torch.Tensor]"
     """Inputs and labels by the learner's own names, each of shape (rows, …)."""
     rows: int

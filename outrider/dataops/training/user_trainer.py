@@ -131,7 +131,6 @@ def _weights(
     classes: Sequence[int | str],
     options: TrainingOptions,
 ) -> NDArray[np.float64]:
-    """By class, slice and label; old rows also by their ratio."""
     parts = [part for part in (fresh, replay) if part is not None]
     weights = [
         np.ones(len(part.rows)) if part.weights is None else part.weights.astype(np.float64) for part in parts
@@ -168,7 +167,6 @@ def train_by_user(task: TrainingTask, report: Report) -> TrainedModel:  # noqa: 
 
 
 def _rows(task: TrainingTask) -> tuple[TrainingRows, dict[str, Any]]:
-    """Rows to learn, and facts for the record."""
     options = dataclasses.replace(TrainingOptions.of(task.options), stop_share=0.0)  # stopping is the user's
     classes = task.source.classes if task.source.task == "classification" else ()
     fresh, replay = (

@@ -73,7 +73,6 @@ class Compaction:
     after: int
     packed_rows: int
     packed_bytes: int
-    """Of the new objects."""
 
 
 def compact(
@@ -112,7 +111,6 @@ def compact(
 
 
 def crowded(connection: Connection, *, few: int = FEW) -> dict[str, int]:
-    """Datasets with more than so many small objects, and how many."""
     count = func.count(distinct(_FILE.c.sha256))
     query = select(_FILE.c.dataset, count).where(_FILE.c.rows < SMALL_ROWS)
     rows = connection.execute(query.group_by(_FILE.c.dataset).having(count > few))
@@ -145,7 +143,6 @@ class _Note:
 
 @contextmanager
 def _alone(engine: Engine, objects: LocalObjects) -> Iterator[_Note]:
-    """One compaction at a time, whichever process runs it."""
     objects.folder.mkdir(parents=True, exist_ok=True)
     with (objects.folder / ".compaction").open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -47,13 +47,13 @@ class CollectedGarbage:
 
     @property
     def bytes(self) -> int:
-        return sum(one.bytes for one in self.files)
+        return sum(file.bytes for file in self.files)
 
     def by_kind(self) -> dict[str, dict[str, int]]:
         counts, sizes = Counter[str](), Counter[str]()
-        for one in self.files:
-            counts[one.kind] += 1
-            sizes[one.kind] += one.bytes
+        for file in self.files:
+            counts[file.kind] += 1
+            sizes[file.kind] += file.bytes
         return {kind: {"files": counts[kind], "bytes": sizes[kind]} for kind in sorted(counts)}
 
 
@@ -72,9 +72,9 @@ def collect_garbage(
         named |= objects_of_versions(connection, objects)  # a file of theirs may look like one of a dataset
     reached("names read")
     found: list[Garbage] = []
-    for one in _unnamed(objects, named, sent, older_than_s):
-        if is_dry or objects.remove_old(one.path.name, older_than_s=older_than_s):
-            found.append(one)
+    for file in _unnamed(objects, named, sent, older_than_s):
+        if is_dry or objects.remove_old(file.path.name, older_than_s=older_than_s):
+            found.append(file)
             reached("object deleted")
     for path in caches:
         found.append(Garbage("caches", path, _size(path)))
@@ -88,7 +88,6 @@ def collect_garbage(
 
 
 def named_objects(connection: Connection) -> set[str]:
-    """Digests of objects that datasets and open jobs name."""
     docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
     table = _JOB.c.params["object"].as_string()
     queries = (
@@ -105,7 +104,6 @@ def _sent_tables(connection: Connection) -> set[str]:
 
 
 def _unnamed(objects: LocalObjects, named: set[str], sent: set[str], age_s: float) -> Iterator[Garbage]:
-    """Old objects of datasets that nothing names, and leftovers of broken writers."""
     before = time.time() - age_s
     for path in sorted(objects.folder.glob("??/*")) + sorted(objects.folder.glob(".part-*")):
         try:
@@ -140,7 +138,7 @@ def _kind_of(path: Path, sent: set[str]) -> Kind | None:
 def _size(path: Path) -> int:
     try:
         if path.is_dir():  # what links share with objects is not freed
-            return sum(one.stat().st_size for one in path.rglob("*") if one.stat().st_nlink == 1)
+            return sum(file.stat().st_size for file in path.rglob("*") if file.stat().st_nlink == 1)
         return path.stat().st_size
     except FileNotFoundError:
         return 0

@@ -40,7 +40,6 @@ class Announced:
     kind: UploadKind
     files: tuple[AnnouncedFile, ...] = ()
     url: str | None = None
-    """Of an endpoint."""
     dataset: str | None = None
     """``name@number`` that it learned from."""
     note: str = ""
@@ -60,7 +59,6 @@ class Announced:
 
 
 def check_announced(one: Announced, *, max_bytes: int) -> None:
-    """Refuse names, sizes and digests that no version can have."""
     if (one.url is None) == (one.kind == "endpoint"):
         raise WrongUpload(f"url: {'an address expected' if one.url is None else 'only of an endpoint'}")
     if one.kind == "endpoint":

@@ -30,7 +30,6 @@ def ask_for_version(
     service: str,
     targets: Sequence[WebhookTarget],
 ) -> str:
-    """Request a version and let the job wait, in one transaction."""
     now = now_us()
     if is_late(job, now):
         raise OutriderError(no_version(job))

@@ -59,7 +59,6 @@ def check_folder(folder: Path, source: Source) -> None:
 
 
 def check_adapter(folder: Path, source: Source) -> None:
-    """Refuse an adapter that cannot be read."""
     _asked("adapter", folder, source)
 
 
@@ -106,7 +105,6 @@ def _asked(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) 
 
 
 def main() -> None:
-    """Answer the request on stdin."""
     request = json.loads(sys.stdin.buffer.read())
     path, also = Path(request["path"]), [Path(file) for file in request["also"]]
     bound_memory(_MEMORY_BYTES + _TIMES * request["bytes"])

@@ -18,15 +18,10 @@ from .tensor_headers import TensorForm, check_finite, check_low_rank, check_same
 
 @dataclass(frozen=True, slots=True)
 class ChampionFiles:
-    """Champion that an upload is compared with."""
-
     row: Model
     source: Source
-    """As stored."""
     weights: Path | None
-    """Stored safetensors or ONNX file."""
     folder: Path | None
-    """Opened Hugging Face folder."""
 
     @property
     def tensors(self) -> dict[str, TensorForm] | None:
@@ -39,14 +34,11 @@ class ChampionFiles:
 
 @dataclass(frozen=True, slots=True)
 class CheckedUpload:
-    """Content that a version can be made of."""
-
     source: Source
     """As registered, but for its folder."""
     weights: str | None = None
     """Announced file of weights; None for those of the champion, or none."""
     files: Mapping[str, Path] = field(default_factory=dict)
-    """Files of its folder."""
 
 
 def check_digests(announced: Announced, parts: Mapping[str, Path], drop: Callable[[str], None]) -> None:

@@ -25,11 +25,10 @@ _EXTENSIONS = 200
 
 
 class _Otherwise(ValueError):  # noqa: N818 - reads as the thing it is
-    """Bytes of another format."""
+    pass
 
 
 def check_contents(announced: Announced, parts: Mapping[str, Path]) -> None:
-    """Refuse a file whose content does not match its name."""
     for file in announced.files:
         form = _FORMS.get(Path(file.name).suffix)
         if form is None:  # weights have checks of their own
@@ -111,7 +110,6 @@ def _tokenizer(data: bytes) -> None:
 
 
 def _fields(data: bytes, known: Mapping[int, int]) -> Iterator[tuple[int, bytes | int]]:
-    """Fields of a protobuf message with the declared wire types."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

@@ -34,7 +34,6 @@ def token_of(connection: Connection, job: str) -> str:
 
 
 def with_token(connection: Connection, payload: str) -> str:
-    """Adds the job's token to events of waiting jobs."""
     event: dict[str, Any] = json.loads(payload)
     data = event.get("data", {})
     if not isinstance(data, dict) or "task" not in data:
@@ -44,5 +43,4 @@ def with_token(connection: Connection, payload: str) -> str:
 
 
 def time_of(us: int) -> str:
-    """ISO 8601."""
     return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

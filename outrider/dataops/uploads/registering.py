@@ -23,8 +23,6 @@ from .store import UploadRow
 
 @dataclass(frozen=True, slots=True)
 class KeptUpload:
-    """Content in the object store, ready to be registered."""
-
     source: Source
     weights: str | None
     digest: str

@@ -101,7 +101,6 @@ def finish(connection: Connection, id_: str, version: str) -> None:
 
 
 def uploaded_versions(connection: Connection) -> set[tuple[str, str]]:
-    """Model and version of every upload."""
     is_done = _UPLOAD.c.status == "done", _UPLOAD.c.version.is_not(None)
     return {(row.model, row.version) for row in connection.execute(select(_UPLOAD).where(*is_done))}
 
@@ -138,7 +137,6 @@ class Pieces:
 
     @contextmanager
     def stage(self, upload: str) -> Iterator[Path]:
-        """Empty folder for links to an upload's files."""
         folder = self._folder / upload
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=folder, prefix="stage-", ignore_cleanup_errors=True) as stage:
@@ -185,7 +183,6 @@ class Pieces:
         shutil.rmtree(self._folder / upload, ignore_errors=True)
 
     def names(self) -> set[str]:
-        """Uploads with a folder, known or not."""
         return {path.name for path in self._folder.iterdir()} if self._folder.is_dir() else set()
 
 

@@ -26,8 +26,6 @@ _EXPONENTS = {
 
 @dataclass(frozen=True, slots=True)
 class TensorForm:
-    """Type, shape and place of a tensor in its file."""
-
     dtype: str
     shape: tuple[int, ...]
     start: int
@@ -128,7 +126,7 @@ def _form(file: str, tensor: str, facts: object, offset: int) -> TensorForm:
             raise TypeError
         dtype, shape, (start, stop) = facts["dtype"], facts["shape"], facts["data_offsets"]
         numbers = [*shape, start, stop]
-        if not all(type(one) is int and 0 <= one < 2**62 for one in numbers) or dtype not in _WIDTHS:
+        if not all(type(number) is int and 0 <= number < 2**62 for number in numbers) or dtype not in _WIDTHS:
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise _no_safetensors(file, f"tensor {tensor[:200]!r} has no dtype, shape and data_offsets") from None

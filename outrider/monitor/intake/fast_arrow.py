@@ -96,9 +96,10 @@ def _fits(name: str, array: pa.Array) -> bool:
         # Bytes, not characters: never fewer. Only ids must be there.
         return _are_short(array) and not has_nul(array) and not (name == "id" and array.null_count)
     if name == "weight":
-        span = pc.min_max(array).as_py()
-        return (
-            not array.null_count and _is_finite(array, np.float64) and span["min"] > 0 and span["max"] <= 1e12
+        weights = _numbers(array, np.float64)
+        # A NaN is neither above nor below.
+        return not array.null_count and bool(
+            np.minimum.reduce(weights) > 0 and np.maximum.reduce(weights) <= 1e12
         )
     if name == "ts":
         return are_within(array)
@@ -119,6 +120,8 @@ def _fits(name: str, array: pa.Array) -> bool:
 
 def _are_short(array: pa.Array) -> bool:
     """True where no text is empty or longer than 256 bytes; of a column with nulls also where none is."""
+    if array.null_count == len(array):
+        return True
     if array.null_count:
         span = pc.min_max(pc.binary_length(array)).as_py()
         return span["min"] is None or bool(span["min"] > 0 and span["max"] <= 256)
@@ -129,7 +132,9 @@ def _are_short(array: pa.Array) -> bool:
 
 def _is_finite(array: pa.Array, kind: type) -> bool:
     """True where all numbers are finite, those below nulls too: a doubt about them is not worth more."""
-    numbers: NDArray[Any] = np.frombuffer(
-        array.buffers()[1] or b"", dtype=kind, count=array.offset + len(array)
-    )
-    return bool(np.isfinite(numbers[array.offset :]).all())
+    return bool(np.isfinite(_numbers(array, kind)).all())
+
+
+def _numbers(array: pa.Array, kind: type) -> NDArray[Any]:
+    """Values read where they lie: a call into Arrow gives up the interpreter's lock, which costs more."""
+    return np.frombuffer(array.buffers()[1] or b"", kind, count=array.offset + len(array))[array.offset :]

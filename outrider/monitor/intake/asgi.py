@@ -234,7 +234,7 @@ class HotRoutes:
         if meter is not None:
             meter.spend(decoded.accepted)
         is_records = reading.kind == "records"
-        if is_records:
+        if is_records and decoded.rejected:
             self._note(decoded.rejected)
         if decoded.rejected and not decoded.accepted and not isinstance(intake, SpeaksErrors):
             raise ProblemError(_nothing_taken(decoded))

@@ -236,7 +236,7 @@ class Decoder:
     def _without_erased(self, decoded: Decoded, part: RequestPart) -> RequestPart:
         """Rows of a part that were not erased; the others are refused."""
         faults = self._erased.faults(part)
-        if not faults:
+        if faults is None:
             return part
         _refuse(decoded.rejected, part, faults.groups, are_erased=True)
         stay = np.flatnonzero(~faults.is_bad).tolist()

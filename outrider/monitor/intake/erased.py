@@ -55,11 +55,11 @@ class ErasedNames:
         subjects = [(hash_, at_us) for hash_, kind, at_us in rows if kind == "subject"]
         return cls(HashKey.of_folder(folder), records, subjects)
 
-    def faults(self, part: RequestPart) -> RowFaults:
-        """Rows to refuse."""
-        found = RowFaults(len(part.indices))
+    def faults(self, part: RequestPart) -> RowFaults | None:
+        """Rows to refuse, if any."""
         if self._key is None:
-            return found
+            return None
+        found = RowFaults(len(part.indices))
         ids = _texts(part.system.get("id") if part.known is None else part.known.table.column("id"))
         late = (
             self._late_labels(part)
@@ -73,7 +73,7 @@ class ErasedNames:
             if id_ is not None and self._key.record(part.model, id_) in self._records
         ]
         found.add(records, "id", RECORD)
-        return found
+        return found or None
 
     def _late_labels(self, part: RequestPart) -> list[int]:
         """Labels about a subject at a time at which all that there was of it is erased."""

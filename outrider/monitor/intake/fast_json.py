@@ -95,7 +95,7 @@ class RecordShape:
         is_whole = records and self._all_say_something(records) and self._all_are_fed(records)
         if not (is_whole and are_plainly_within(records)):
             return None
-        if None in map(_ID, records):
+        if not all(map(_ID, records)):  # an id of 0 is one
             nameless = [record for record in records if record.id is None]
             for record, fresh in zip(nameless, uuid7s(len(nameless)), strict=True):
                 record.id = fresh
@@ -111,7 +111,7 @@ class RecordShape:
             if not columns:
                 continue
             holders = list(map(attrgetter(part), records))
-            if None in holders:
+            if not all(holders):
                 holders = [self._empty[part] if holder is None else holder for holder in holders]
             for at, (_, kind) in enumerate(columns):
                 arrays.append(pa.array(list(map(attrgetter(f"f{at}"), holders)), kind))
@@ -134,7 +134,7 @@ class RecordShape:
         """True where every record has inputs or outputs, told cheaply: doubt counts as no."""
         for part in ("inputs", "outputs"):
             holders = list(map(attrgetter(part), records))
-            if None not in holders and self._empty[part] not in holders:
+            if all(holders) and self._empty[part] not in holders:
                 return True
         return False
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -35,8 +36,7 @@ class Shape(Protocol):
         """Values of a column that are no nulls."""
 
 
-@dataclass(frozen=True)
-class PendingBlock:
+class PendingBlock(msgspec.Struct, frozen=True, dict=True):  # a dataclass takes as long as to parse a record
     """A block that waits to be appended.
 
     Parameters

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from outrider.dataops.redaction.columns import ColumnRedactor, ColumnRules
@@ -56,7 +57,7 @@ class IntakeRedaction:
         if block.model not in self._redactors:
             return half
         made = self.table(block.model, block.table)
-        return replace(half, block=replace(block, content=made, shape=None))
+        return replace(half, block=msgspec.structs.replace(block, content=made, shape=None))
 
     def fields(self, model: str | None, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Values by column, or by part, with placeholders.

@@ -4,17 +4,17 @@ As a protocol read them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from .column_types import Values
 from .pending_blocks import PendingBlock, Side
 
 
-@dataclass(frozen=True, slots=True)
-class RequestPart:
+class RequestPart(msgspec.Struct, frozen=True):  # a dataclass takes as long as to parse a record
     """Records of one model as received.
 
     Parameters
@@ -38,8 +38,8 @@ class RequestPart:
     model: str
     indices: Sequence[int]
     system: dict[str, Values]
-    fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
-    columns: dict[str, Values] = field(default_factory=dict)
+    fields: dict[str, list[dict[str, Any] | None]] = {}
+    columns: dict[str, Values] = {}
     known: PendingBlock | None = None
     has_own_names: bool = False
 

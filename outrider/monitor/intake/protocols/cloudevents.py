@@ -6,7 +6,7 @@ Both events of a call have one id; they are joined into one record (`outrider.mo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -181,7 +181,7 @@ class CloudEvents:
                 found = form.v2.read(event.data, message)
                 part = found.part(model, id_=request_id(headers, found.id), ts=event.time, entity=entity)
                 part.columns.update({f"attrs.{name}": [value] * found.rows for name, value in attrs.items()})
-                return replace(part, indices=[index] * found.rows)
+                return msgspec.structs.replace(part, indices=[index] * found.rows)
             streamed = assembled(event.data) if side == "response" else None
             parsed = parse_json(event.data, self._max_depth) if streamed is None else streamed
             body = read_plain(parsed, message, form.plain)
@@ -194,7 +194,7 @@ class CloudEvents:
         part.system.update({"ts": [event.time] * rows, "entity": [entity] * rows})
         if (ids := row_ids(request_id(headers, body.id), rows)) is not None:
             part.system["id"] = ids
-        return replace(part, has_own_names="messages" in parsed)
+        return msgspec.structs.replace(part, has_own_names="messages" in parsed)
 
 
 def _plain_part(

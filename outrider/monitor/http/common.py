@@ -13,7 +13,7 @@ from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 
 StoredNumber: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
-"""A number that rows are found by: what the database cannot hold is refused at the door."""
+"""A number that rows are found by, within what the database can hold."""
 
 
 class RequestBody(BaseModel):
@@ -23,12 +23,10 @@ class RequestBody(BaseModel):
 
 
 def targets_of(settings: Settings) -> list[outbox.WebhookTarget]:
-    """Webhook targets with their events."""
     return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
 
 
 def suspension_rule(settings: Settings) -> SuspensionRule:
-    """Rule for proposing an assertion's suspension."""
     rule = settings.quality
     return SuspensionRule(rule.min_precision, rule.min_outcomes, rule.max_fire_rate)
 
@@ -47,7 +45,6 @@ class RateFigures(TypedDict):
 
 
 def rate_json(rate: Rate) -> RateFigures:
-    """Share with interval and method of estimation, null without trials."""
     estimate = rate.estimate if isinstance(rate, WeightedRate) else None
     return {
         "hits": rate.hits,
@@ -62,7 +59,6 @@ def rate_json(rate: Rate) -> RateFigures:
 
 
 def known_model(settings: Settings, model: str) -> ModelSettings:
-    """Settings of a model, or NotFound."""
     if model not in settings.models:
         known = ", ".join(settings.models) or "none"
         raise NotFound(f"no model {model!r} in the configuration; there are {known}")

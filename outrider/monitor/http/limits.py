@@ -18,14 +18,14 @@ _FREE_BYTES = 1_048_576
 """Below this size any ratio is harmless."""
 _FREE_MEMBERS = 64
 _MEMBER_BYTES = 1024
-"""Least that members of a gzip body must hold on average, beyond the first few."""
+"""Least average size of a gzip body's members, beyond the first few."""
 _SPOOL_BYTES = 16_777_216
 _JSON_COSTS = ((b"{", 190), (b"[", 64), (b":", 60), (b",", 36))
-"""Bytes that an object, a list, a member and a further value take in memory, about."""
+"""Approximate memory of an object, a list, a member and a further value."""
 
 
 class ClientGone(Exception):  # noqa: N818 - reads as the event it is
-    """The client closed the connection before its body was complete."""
+    ...
 
 
 _PLAIN = b"identity"
@@ -34,14 +34,9 @@ _KEY_SHARE = 2
 
 
 class ByteBudget:
-    """Bytes of bodies that may stand in memory at once.
+    """Bytes of bodies in memory, at most half of them of one holder.
 
-    At most half of them are of one holder.
-
-    Parameters
-    ----------
-    most
-        Bound in bytes; a single body is always let through when nothing else is held.
+    A single body passes when nothing else is held.
     """
 
     def __init__(self, most: int) -> None:
@@ -50,7 +45,6 @@ class ByteBudget:
         self._own: dict[str, int] = {}
 
     def take(self, size: int, holder: str = "") -> None:
-        """Hold ``size`` more bytes, or raise 429."""
         own = self._own.get(holder, 0)
         if self.held and self.held + size > self.most:
             raise _busy(f"{self.held} bytes of requests are being worked on, at most {self.most}")
@@ -60,7 +54,6 @@ class ByteBudget:
         self._own[holder] = own + size
 
     def give(self, size: int, holder: str = "") -> None:
-        """Let go of bytes taken before."""
         self.held -= size
         left = self._own.get(holder, 0) - size
         if left > 0:
@@ -76,25 +69,15 @@ def _busy(what: str) -> ProblemError:
 
 @dataclass(frozen=True, slots=True)
 class BodyBounds:
-    """Bounds of one body.
-
-    Parameters
-    ----------
-    max_bytes
-        After decompression.
-    max_ratio
-        Decompressed / compressed bytes; not applied below 1 MiB.
-    setting
-        Name of the setting behind ``max_bytes``.
-    """
+    """Bounds of one body: ``max_bytes`` after decompression, ``max_ratio`` above 1 MiB; ``setting``
+    names the setting behind them."""
 
     max_bytes: int
     max_ratio: int
     setting: str = "limits.body_bytes"
 
 
-def _take_nothing(_: int) -> None:
-    """Count nothing."""
+def _take_nothing(_: int) -> None: ...
 
 
 async def body_parts(
@@ -104,25 +87,10 @@ async def body_parts(
     *,
     take: Callable[[int], None] = _take_nothing,
 ) -> AsyncIterator[bytes]:
-    """Parts of a streaming body, decompressed. The connection holds its sender to a pace.
+    """Parts of a streaming body, decompressed.
 
-    Parameters
-    ----------
-    receive
-        ASGI receive.
-    headers
-        Request headers, names in lower case.
-    bounds
-        Bounds of the whole.
-    take
-        Told of bytes that will stand in memory, before they do; may raise.
-
-    Raises
-    ------
-    ProblemError
-        400 broken compression, 413 too large, 415 unknown Content-Encoding.
-    ClientGone
-        If the connection closes first.
+    ``take`` is called with bytes before these are held, and may raise. ProblemError 400, 413 or 415;
+    ClientGone.
     """
     encoding = headers.get(b"content-encoding", _PLAIN).strip().lower().decode("latin-1")
     _check_declared(headers, bounds)
@@ -155,7 +123,6 @@ async def read_body(
     *,
     take: Callable[[int], None] = _take_nothing,
 ) -> bytes:
-    """Whole body, decompressed; see `body_parts`."""
     if headers.get(b"content-encoding", _PLAIN) != _PLAIN:
         return b"".join([part async for part in body_parts(receive, headers, bounds, take=take)])
     # Without the generator, which costs a single record more than its parsing.
@@ -187,15 +154,8 @@ async def _next_chunk(receive: Receive) -> tuple[bytes, bool]:
 
 
 def check_json(body: bytes, most: int) -> None:
-    """Refuse JSON whose objects would take more than ``most`` bytes.
-
-    Told by its punctuation alone.
-
-    Raises
-    ------
-    ProblemError
-        413. Bodies below 1 MiB pass: they cannot become large.
-    """
+    """Refuse (413) JSON whose objects would take more than ``most`` bytes, judged by its punctuation
+    alone; bodies below 1 MiB pass."""
     if len(body) < _FREE_BYTES:
         return
     size = sum(body.count(mark) * cost for mark, cost in _JSON_COSTS)
@@ -209,16 +169,13 @@ def check_json(body: bytes, most: int) -> None:
 
 class _Inflater(Protocol):
     keeps_all: bool
-    """Whether what was fed stays in memory until the end."""
+    """Whether input stays in memory until the end."""
 
-    def feed(self, chunk: bytes, so_far: int) -> bytes:
-        """Bytes that ``chunk`` inflates to; ``so_far`` were inflated before."""
+    def feed(self, chunk: bytes, so_far: int) -> bytes: ...
 
-    def finish(self, so_far: int) -> Iterable[bytes]:
-        """Rest of the output at the end."""
+    def finish(self, so_far: int) -> Iterable[bytes]: ...
 
-    def close(self) -> None:
-        """Let go of what is kept."""
+    def close(self) -> None: ...
 
 
 class _Plain:
@@ -235,8 +192,6 @@ class _Plain:
 
 
 class _Zlib:
-    """gzip (one member after another) and deflate (with zlib's header or raw)."""
-
     keeps_all = False
 
     def __init__(self, name: str, bounds: BodyBounds) -> None:
@@ -283,7 +238,7 @@ class _Zlib:
 
 
 class _Zstd:
-    """Zstandard through Arrow, which has it anyway; inflated at the end, in bounded steps."""
+    """Zstandard through Arrow; inflated at the end, in bounded steps."""
 
     keeps_all = True
 

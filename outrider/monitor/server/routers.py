@@ -63,7 +63,6 @@ def all_routers(
     *,
     refused: Callable[[], Sequence[RefusedCopy]] = tuple,
 ) -> list[APIRouter]:
-    """Routers over this data folder, with a journal connection of their own."""
     refusals = refusals or RefusalBook()
     engine = open_database(settings.database_url)
     journal = SqliteJournal(settings.journal_path, max_bytes=None, read_only=True)

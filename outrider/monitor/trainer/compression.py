@@ -37,13 +37,11 @@ from .suites import model_suites
 
 UNIT_ROWS = 4096
 LEAST_ROWS = 100
-"""Records below which nothing can be said of agreement."""
+"""Fewest records for a statement on agreement."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionRequest:
-    """Options of compression; see ``outrider compress``."""
-
     rows: int = 2000
     traffic_rows: int = 20_000
     student: str | None = None
@@ -56,13 +54,8 @@ class CompressionRequest:
 def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[CompressionTask, Batch]:
     """Champion with references for variants, and records unseen by the search.
 
-    Of the newest records of one schema, every second of the newest ``2 * rows`` is judged on; the others are
-    kept for the fresh process, and what is older is distilled on.
-
-    Raises
-    ------
-    ConfigError
-        If there is no champion, it is of a kind that cannot be compressed, or there is too little traffic.
+    Of the newest ``2 * rows`` of one schema every second is judged on, the others are kept for the fresh
+    process, and older ones are distilled on. ConfigError where that is impossible.
     """
     if not settings.journal_path.exists():
         raise ConfigError(f"{settings.journal_path}: no journal there; `outrider serve` makes one")
@@ -115,7 +108,6 @@ def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[C
 def newest_records(
     settings: Settings, engine: Engine, journal: Journal, name: str, *, rows: int
 ) -> Batch | None:
-    """Newest records of one schema, payloads opened, oldest first, or None."""
     last = journal.last_seq()
     low, high = 0, last
     while low < high:  # the last block behind which there are still enough
@@ -202,7 +194,7 @@ def register_twin(
 
 
 def _given(also: Sequence[Path]) -> dict[str, Path]:
-    """Weights made elsewhere by the name that they have in the table."""
+    """Weights made elsewhere by their name in the table."""
     found: dict[str, Path] = {}
     for path in also:
         if not path.is_file():
@@ -227,7 +219,6 @@ def _assertions(settings: Settings, name: str) -> Sequence[Assertion]:
 
 
 def _cases(settings: Settings, engine: Engine, objects: ObjectStore, name: str) -> Batch | None:
-    """The newest version of ``gate.held_out``, for tests without cases of their own."""
     held_out = settings.models[name].gate.held_out
     if not held_out:
         return None

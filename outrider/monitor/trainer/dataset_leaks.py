@@ -32,10 +32,7 @@ def settled(
     *,
     corrected: frozenset[str],
 ) -> Settled:
-    """Hold new rows against earlier, replayed and judging rows.
-
-    Rows whose labels were corrected stay where they are.
-    """
+    """Check new rows against earlier, replayed and judging rows; rows with corrected labels stay."""
     stays = np.isin(batch.keys, list(corrected))
     fresh = batch.take(~stays)
     learned: dict[str, Rows] = {}
@@ -72,7 +69,7 @@ def _rows(
     part: str | None = None,
     without: Sequence[str] = (),
 ) -> Rows:
-    """Rows of a version, read at once where they are few, else by the indexes of its objects."""
+    """Rows of a version, read at once where few, else by the indexes of its objects."""
     if version.rows > READ_WHOLE_ROWS:
         return IndexedVersion(
             connection,
@@ -89,12 +86,7 @@ def _rows(
 def imported_leaks(
     context: JobContext, connection: Connection, settings: ModelSettings, dataset: str, batch: Batch
 ) -> LeakReport:
-    """Leaks of an imported table.
-
-    Of one to be replayed, into rows that judge; of one that judges, into rows that are learned from.
-
-    They are named: what becomes of the table is up to its sender.
-    """
+    """Leaks of an imported table: of a replayed one into judging rows, of a judging one into learned rows."""
     others: Sequence[str | None] = ()
     part = None
     if dataset == name_of(settings.retrain.replay or ""):
@@ -114,6 +106,5 @@ def imported_leaks(
 
 
 def _newest(context: JobContext, connection: Connection, dataset: str | None) -> dict[str, Batch]:
-    """Rows of the version that a reference names, by its name, none where there is none."""
     found = open_if_any(connection, dataset)
     return {} if found is None else {found.id: datasets.read(connection, context.objects, found)}

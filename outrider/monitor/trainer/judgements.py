@@ -24,14 +24,10 @@ from .limit_evidence import asked_policy
 
 @dataclass(frozen=True, slots=True)
 class VersionJudgement:
-    """Evidence on one version, its verdict and reasons."""
-
     version: str
     evidence: gate.Evidence
     outcomes: Mapping[str, Sequence[Outcome]]
-    """Of behavioral tests by version, the champion first."""
     judged_by: Sequence[tuple[Version, list[str]]]
-    """Dataset versions of the evidence, and the keys of their rows."""
     verdict: gate.Verdict
     promotes: bool
     reasons: Sequence[str]
@@ -45,10 +41,7 @@ def told(
     evidence: gate.Evidence,
     verdict: gate.Verdict,
 ) -> tuple[bool, list[str]]:
-    """Reasons for and against a version; True for its promotion.
-
-    By the gate, without a person.
-    """
+    """Decision of the gate, without a person: True for promotion, with the reasons."""
     # What was not trained on what went wrong has nothing to show but live traffic and its labels.
     is_unseen = "candidate" in job.params and not (policy.shadow_rows or policy.rolling)
     has_passed = verdict.outcome == "passed"
@@ -90,19 +83,9 @@ def keep(
     is_own: bool,
     now: int,
 ) -> dict[str, Any]:
-    """Keep a verdict; promote the winner, tell of another version.
+    """Keep a verdict; promote the ``winner`` or send the event of another version.
 
-    Parameters
-    ----------
-    winner
-        Version that is promoted; None for none.
-    is_own
-        Whether the job is about this version.
-
-    Returns
-    -------
-    dict
-        What the job's result says of it.
+    Returns what the job's result says of it.
     """
     model, promotes, has_passed = job.model, one.version == winner, one.verdict.outcome == "passed"
     reasons = list(one.reasons)
@@ -155,7 +138,6 @@ def _tell(
     reasons: Sequence[str],
     now: int,
 ) -> None:
-    """Send the event of a version that is not promoted; a refused challenger is marked so."""
     model, verdict = job.model, one.verdict
     kind = {"failed": "gate.refused", "undecided": "gate.undecided", "passed": "gate.waiting"}
     if verdict.outcome == "failed" and models.get(connection, model, one.version).status == "challenger":
@@ -169,7 +151,7 @@ def _tell(
 
 
 def _is_told(before: VerdictRow | None, champion: str, passed: Mapping[str, bool]) -> bool:
-    """True where the verdict before was the same, against the same champion."""
+    """True where the last verdict was the same, against the same champion."""
     return (
         before is not None
         and before.champion == champion

@@ -1,8 +1,6 @@
-"""LLM judge of records.
+"""LLM judge of records: prompt in, checked answer out, with a version.
 
-Prompt in, checked answer out, with a version. Remote judges speak ``chat/completions`` (OpenAI, vLLM,
-llama.cpp, Ollama …) and are asked as :mod:`outrider.behavioral_tests.chat` does; local ones are a function of
-a file.
+Remote judges speak ``chat/completions``; local ones are a function of a file.
 """
 
 import json
@@ -40,46 +38,42 @@ LOCAL_CHUNK = 64
 
 
 class InvalidAnswer(ValueError):  # noqa: N818 - reads as the event it is
-    """Answer of a judge outside its schema."""
+    ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question about one row. Equal digests are the same question to one version of a judge."""
+    """Question about one row; equal digests are the same question to one version of a judge."""
 
     row: int
     digest: str
     values: Mapping[str, Any]
-    """By the name of their column."""
+    """By column name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One judge of one model, from its configuration."""
-
     model: str
     name: str
     settings: JudgeSettings
     digest: str
-    """Its version: sixteen hex digits over model, prompt, answer schema and, for a local one, its file."""
+    """Version: sixteen hex digits over model, prompt, answer schema and, for a local judge, its file."""
     prompt: str
     ask: Callable[[Batch, Sequence[Question]], list[Reply]]
-    """``(batch, questions) -> replies``, one per question, which point at rows of the batch; never raises."""
+    """``(batch, questions) -> replies``, one per question; never raises."""
     chunk: int
-    """Questions that are best asked in one call: what a crash may cost."""
+    """Questions per call: what a crash may cost."""
 
     @property
     def slot(self) -> str:
-        """Name under which assertions read its answers."""
         return slot_of(self.name)
 
     @property
     def version(self) -> str:
-        """Name under which its answers to journal blocks are stored."""
         return version_of(self.name, self.digest)
 
     def questions(self, batch: Batch) -> list[Question | None]:
-        """Question per record. None where a needed value is missing."""
+        """Question per record; None where a needed value is missing."""
         names = reads_of(self.settings, self.prompt)
         if any(not batch.has(name) for name in names):
             return [None] * batch.rows
@@ -96,7 +90,7 @@ class Judge:
         return Question(row, digest_of(json.dumps(values, sort_keys=True, default=str)), values)
 
     def columns(self, replies: Sequence[Reply | None], outcomes: Sequence[str | None]) -> dict[str, pa.Array]:
-        """Answers as columns, null where there is none, and ``outcome``: why."""
+        """Answers as columns, null where there is none, and ``outcome``."""
         found: dict[str, pa.Array] = {}
         for field, kind in self.settings.answer.items():
             values = [None if reply is None else reply.answer.get(field) for reply in replies]
@@ -105,13 +99,7 @@ class Judge:
 
 
 def open_judge(settings: Settings, model: str, name: str) -> Judge:
-    """Judge of the configuration, its prompt read and its code loaded.
-
-    Raises
-    ------
-    ConfigError
-        If a file it names cannot be used.
-    """
+    """Judge of the configuration, with prompt and code loaded; ConfigError where a file cannot be used."""
     own = settings.models[model].judges[name]
     prompt = prompt_of(settings, own)
     digest = judge_digest(settings, own)
@@ -124,7 +112,6 @@ def open_judge(settings: Settings, model: str, name: str) -> Judge:
 
 
 def reads_of(judge: JudgeSettings, prompt: str) -> tuple[str, ...]:
-    """Columns that decide a question."""
     return tuple(dict.fromkeys([*FIELD.findall(prompt), *judge.reads]))
 
 
@@ -150,13 +137,7 @@ def parse_answer(text: str, answer: Mapping[str, str | tuple[str, ...]]) -> dict
 
 
 def check_answer(found: Mapping[str, Any], answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Fields of an answer, each of its kind.
-
-    Raises
-    ------
-    InvalidAnswer
-        If a field is missing or of another kind.
-    """
+    """Fields of an answer, each checked for its kind; raises InvalidAnswer."""
     missing = [field for field in answer if field not in found]
     if missing:
         raise InvalidAnswer(f"field {missing[0]!r} is missing")
@@ -183,7 +164,7 @@ def _checked(field: str, value: Any, kind: str | tuple[str, ...]) -> Any:
 
 
 def _last_object(text: str) -> Mapping[str, Any] | None:
-    """The last JSON object that stands by itself in a text: models think aloud before they answer."""
+    """Last JSON object at the top level of a text: models think aloud before they answer."""
     decoder, found, at = json.JSONDecoder(), None, text.find("{")
     while at >= 0:
         try:
@@ -212,7 +193,7 @@ def _remote(judge: JudgeSettings, prompt: str) -> Callable[[Batch, Sequence[Ques
 
 
 def _chat(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> Reply:
-    """Ask one question; every failure is a reply, so that it can be counted."""
+    """Ask one question; every failure is a reply, so that it is counted."""
     start = time.monotonic()
     try:
         body = _post(client, judge, messages)
@@ -254,7 +235,6 @@ def _post(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[s
 
 
 def json_schema(answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """The answer's fields as JSON schema."""
     fields = {
         field: {"type": "string", "enum": list(kind)} if isinstance(kind, tuple) else {"type": kind}
         for field, kind in answer.items()
@@ -305,7 +285,7 @@ def _local(
 
 
 def _local_reply(values: Mapping[str, Any], judge: JudgeSettings, seconds: float) -> Reply:
-    """A function may answer in fields, or as a language model does in ``text``."""
+    """A function may answer in fields, or as text like a language model."""
     if set(values) == {"text"} and "text" not in judge.answer:
         return _reply(str(values["text"]), judge, 0, seconds)
     native = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}

@@ -100,7 +100,10 @@ def test_a_refusal_names_its_rows_across_the_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("__import__('time').sleep(600)", r"longer than 10 s \(validation.deadline_s\); it stood at checks.py:12"),
+        (
+            "__import__('time').sleep(600)",
+            r"longer than 10 s \(validation.deadline_s\); it stood at checks.py:12",
+        ),
         ("__import__('os')._exit(7)", r"the process of checks.py ended \(exit code 7\)"),
         ("__import__('os').abort()", r"ended \(exit code -6\); it stood at checks.py:12"),
         ("raise ValueError('secret')", r"could not be evaluated: ValueError at checks.py:12"),

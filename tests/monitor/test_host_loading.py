@@ -36,7 +36,8 @@ def test_a_file_that_ends_the_process_while_it_is_loaded_costs_its_own_assertion
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("import os; os._exit(7)", "exit code 7"), ("import time; time.sleep(600)", "longer than 8 s")]
+    ("text", "told"),
+    [("import os; os._exit(7)", "exit code 7"), ("import time; time.sleep(600)", "longer than 8 s")],
 )
 def test_a_file_that_kills_or_holds_up_the_process_is_left_out_and_named(
     tmp_path: Path, text: str, told: str

@@ -400,10 +400,9 @@ def compared(
         at = 0
         while not asked.done():
             sent = []
-            for at in range(at, at + 10):
-                x = at % 10 / 10
-                outputs = {"label": int(x > 0.5), "score": abs(x - 0.5) + 0.5}
-                sent.append(record(f"compared-{at}-{len(more)}", x, outputs=outputs))
+            for number in range(10):
+                outputs = {"label": int(number > 5), "score": abs(number / 10 - 0.5) + 0.5}
+                sent.append(record(f"compared-{at}-{number}-{len(more)}", number / 10, outputs=outputs))
             send(service, sent)
             each_time()
             at += 1

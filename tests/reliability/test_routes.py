@@ -97,7 +97,7 @@ class Attack:
     answered: set[str] = field(default_factory=set)
     faults: list[tuple[Request, str]] = field(default_factory=list)
     resident: list[tuple[int, int]] = field(default_factory=list)
-    """Requests so far and resident bytes, many times in the second half of a full soak: a look costs half a second."""
+    """Requests so far and resident bytes, many in the second half of a full soak: half a second each."""
 
     @property
     def slope(self) -> float:

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import uvicorn
-from outrider.monitor.api.data import data_routes
 from typer.testing import CliRunner
 
 import outrider
@@ -38,14 +37,12 @@ from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import Keyring
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.views.datasets.pages import data_docs_routes
-from outrider.monitor.views.jobs.routes import job_routes
 from tests.databases import migrated_for
 from tests.gate_evidence import kept_evidence
 from tests.model_sources import section_source
+from tests.monitor.services import every_app
 from tests.running_jobs import run_until
 from tests.scopes import every_scope
 
@@ -100,14 +97,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     trainer = threading.Thread(target=run_until, args=(shop,))
     keyring = Keyring.of_folder(folder)
-    application = build_app(
-        fault=lambda: None,
-        routers=[
-            data_routes(engine, settings, objects),
-            data_docs_routes(engine, objects),
-            job_routes(engine, settings),
-        ],
-    )
+    application = every_app(engine, settings=settings, objects=objects)
     gated: Any = KeyGate(application, keyring, routes=every_scope())
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))

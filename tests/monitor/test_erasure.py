@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from outrider.monitor.views.pages import web_routes
-from outrider.monitor.views.read import read_routes
 
 from outrider.assertions import Batch, Window
 from outrider.assertions.windows.state import WindowState
@@ -31,10 +29,10 @@ from outrider.dataops.triggers.evaluation_log import TriggerMemory, remember
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.process.folder_lock import take_folder
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
 from tests.asgi import get
 from tests.end_to_end.service import outrider, write_project
+from tests.monitor.services import every_app
 from tests.scan import needles, places
 
 from . import payload_project
@@ -306,11 +304,7 @@ def test_readers_say_that_a_record_was_erased(bench: Workbench) -> None:
     bench.work()
     erase(bench, ErasureTarget((ENTITY,)))
     again = Workbench(bench.config)
-    routers = [
-        read_routes(again.engine, again.journal, models=("toy",), health=dict),
-        web_routes(again.engine, again.journal, models=("toy",)),
-    ]
-    app = build_app(fault=lambda: None, routers=routers)
+    app = every_app(again.engine, again.journal, models=("toy",))
     for path in (f"/v1/records/toy/{own[0]}", f"/m/toy/records/{own[0]}"):
         answer = get(app, path)
         assert (answer.status_code, "was erased; nothing more is stored of it" in answer.text) == (410, True)

@@ -13,9 +13,12 @@ from fastapi import APIRouter
 
 from outrider.monitor.http import routes
 from outrider.monitor.http.auth import KeyGate
+from outrider.monitor.http.routes import ScopedRouter
 from outrider.monitor.server import app as application
-from outrider.monitor.server import process, routers
+from outrider.monitor.server import process
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.views import every
+from outrider.monitor.views.service import Service
 from tests.databases import place_database
 from tests.end_to_end.service import wait_until, write_project
 from tests.keyrings import keyring_in, owner_key
@@ -83,16 +86,16 @@ def test_what_loads_too_long_is_told_when_to_come_back(
 def test_routers_that_fail_to_load_are_tried_again_and_readiness_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = routers.all_routers
+    whole = every.every_router
     failures = iter([ImportError("no module named 'orjson'")])
     is_mended = threading.Event()
 
-    def all_routers(*given: Any, **named: Any) -> list[APIRouter]:
+    def every_router(service: Service) -> ScopedRouter:
         if not is_mended.is_set():
             raise next(failures, MemoryError("still"))
-        return whole(*given, **named)
+        return whole(service)
 
-    monkeypatch.setattr(routers, "all_routers", all_routers)
+    monkeypatch.setattr(every, "every_router", every_router)
     monkeypatch.setattr(process, "settle_garbage", lambda: None)
     config = write_project(tmp_path)
     (tmp_path / "outrider-data").mkdir()

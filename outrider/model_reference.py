@@ -22,7 +22,7 @@ def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor"
     ----------
     reference
         ``file.py:function``, ``module:function``, the address of a JSON endpoint (see
-        :mod:`outrider.behavioral_tests.endpoint`), or a project folder with an ``outrider.toml``
+        :mod:`outrider.behavioral_tests.asking.records`), or a project folder with an ``outrider.toml``
         (``folder#model`` where it has several models). ``folder#model@version`` is a version in the project's
         data folder (``champion`` is one too), or a challenger that is not registered yet; without a version
         the model is as the configuration names it.
@@ -36,7 +36,7 @@ def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor"
     """
     folder = (folder or Path()).resolve()
     if reference.startswith(("http://", "https://")):
-        from .behavioral_tests.endpoint import endpoint
+        from outrider.behavioral_tests.asking.records import endpoint
 
         return endpoint(reference)
     path, _, model = reference.partition("#")

@@ -14,7 +14,10 @@ FLOORS = ("dataops", "monitor", "monitor/views")
 ROOMS = sorted(
     path for floor in FLOORS for path in (PACKAGE / floor).iterdir() if (path / "__init__.py").is_file()
 )
-TABLES = ("access_tables", "erasure_tables", "improvement_tables", "rows", "series_tables", "tables")
+TABLES = (
+    "access_tables", "columns", "erasure_tables", "improvement_tables", "layout", "rows", "series_tables",
+    "tables",
+)  # fmt: skip
 SQL = ("sqlalchemy.", "sqlmodel.", *(f"outrider.dataops.state.{file}." for file in TABLES))
 MAY_PASS = (
     "sqlalchemy.Connection.",

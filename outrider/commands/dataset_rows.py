@@ -57,6 +57,7 @@ def streamed_rows(
 def rows_of(api: Api, version: dict[str, Any], part: str | None = None) -> "Batch":
     """Rows of a dataset version, or of one part."""
     from outrider.assertions import Batch
+
     from .tables import from_ipc
 
     path = f"/v1/datasets/{version['dataset']}/versions/{version['number']}/rows"

@@ -14,7 +14,7 @@ from sqlalchemy import insert
 from outrider.assertions.statistics.performance import figure_text
 from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.commands.model_checks import score_warnings
-from outrider.dataops.ledger.minutes import roll_up
+from outrider.dataops.ledger.cube import roll_up
 from outrider.dataops.ledger.stated_values import PLACES
 from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.improvement_tables import LabelRequest

@@ -121,16 +121,8 @@ def build_app(
 ) -> "_Api":
     """Application behind the hot routes.
 
-    Parameters
-    ----------
-    fault
-        Why the service is not ready, or None when it is.
-    config
-        What was taken up and refused of the configuration: its times stand in ``/readyz``, no content.
-    collector
-        What ``/metrics`` shows; None leaves the route out.
-    routers
-        Queries and pages. A route gets ``request.state.csrf_token`` when a browser asks.
+    ``fault`` says why the service is not ready; ``config`` gives the times in ``/readyz``; ``collector``
+    is shown by ``/metrics``. Pages get ``request.state.csrf_token``.
     """
     app = _Api(
         title="Outrider",
@@ -172,7 +164,7 @@ class _Api(FastAPI):
     """Its document has the types of problems, which every route may answer with, and of what is taken."""
 
     is_ending: Callable[[], bool] = staticmethod(lambda: False)
-    """Whether the process ends: who waits for a change is answered then."""
+    """Whether the process ends: waiting requests are answered then."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
@@ -182,7 +174,7 @@ class _Api(FastAPI):
 
 
 async def _check_query(request: Request) -> None:
-    """Refuse unknown query parameters on every route under ``/v1``; pages ignore them."""
+    """Refuse unknown query parameters under ``/v1``; pages ignore them."""
     route = request.scope.get("route")
     if request.query_params and isinstance(route, APIRoute) and route.path.startswith("/v1/"):
         check_names(request.query_params, _query_names(route.dependant))
@@ -206,7 +198,6 @@ def _second(at: float) -> str | None:
 
 
 def _document_hot_routes(app: FastAPI) -> None:
-    """Describe in OpenAPI what `outrider.monitor.intake.asgi` answers before a request gets here."""
     octets = {"schema": {"type": "string", "format": "binary"}}
     raw = dict.fromkeys(("application/x-ndjson", "application/vnd.apache.arrow.stream"), octets)
     for path, what, envelope in zip(

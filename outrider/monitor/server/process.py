@@ -71,7 +71,7 @@ from .labels import PageLabels
 log = logging.getLogger(__name__)
 
 OPEN_FILES = ("/static/outrider.css", "/static/logo.svg")
-"""What the page of the login shows."""
+"""Files that the login page shows."""
 LISTEN_FD = "OUTRIDER_LISTEN_FD"
 CHILDREN = ("worker", "host", "trainer")
 _MOST_PAUSE_S = 60.0
@@ -81,19 +81,6 @@ _EXIT_WRITER_DEAD = 70
 
 
 class ServerProcess:
-    """The parts of the process, put together.
-
-    Parameters
-    ----------
-    settings
-        The whole configuration.
-
-    Raises
-    ------
-    OutriderError
-        If the journal or the key file cannot be used.
-    """
-
     def __init__(self, settings: Settings) -> None:
         storage, limits = settings.storage, settings.limits
         self.settings = settings
@@ -222,7 +209,6 @@ class ServerProcess:
         self._routes.is_loading = True
 
     def end_by(self, is_ending: Callable[[], bool]) -> None:
-        """Answer waiting requests once the process ends."""
         self._api.is_ending = is_ending
 
     def add_routers(self) -> None:
@@ -252,13 +238,11 @@ class ServerProcess:
         self._routes.is_loading, self._routes.load_fault = False, None
 
     def start_expiry(self, stop: threading.Event) -> None:
-        """Start payload expiry by the database, imported behind the routers."""
         from outrider.monitor.intake.expiry import start_expiry
 
         self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
 
     def observe(self) -> None:
-        """Set gauges of files and memory; save counts of refused records."""
         self.refusals.save()
         folder = self.settings.data_folder
         journal = self.settings.journal_path
@@ -275,7 +259,6 @@ class ServerProcess:
         self.metrics.gauge("outrider_connections").set(len(self.connections))
 
     def close(self) -> None:
-        """Write the queue and release the journal."""
         self.writer.close()
         self.refusals.save()
         if self._expiry is not None:
@@ -285,7 +268,6 @@ class ServerProcess:
 
 
 def serve(intake: ServerProcess, listener: socket.socket) -> int:
-    """Answer until SIGTERM or SIGINT, then drain; the exit status."""
     config = uvicorn.Config(
         intake.app,
         loop="uvloop",
@@ -320,10 +302,7 @@ def serve(intake: ServerProcess, listener: socket.socket) -> int:
 
 
 def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Event) -> None:
-    """Complete the API; then every second gauges, and when the writer has died, an orderly end.
-
-    A fresh process comes in its place.
-    """
+    """Complete the API, then set gauges every second, and end in order when the writer has died."""
     missing = [intake.add_routers, lambda: intake.start_expiry(stopped), settle_garbage]
     next_s, pause_s = 0.0, 1.0
     while True:
@@ -350,7 +329,7 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
 
 
 def _follow_keys(keyring: Keyring) -> None:
-    """Take up keys that changed, and note which were used; a busy database is asked again in a second."""
+    """Adopt changed keys, and note used ones; a busy database is asked again in a second."""
     try:
         keyring.refresh()
         keyring.note_use()
@@ -359,7 +338,7 @@ def _follow_keys(keyring: Keyring) -> None:
 
 
 def _redaction(settings: Settings, rules: Mapping[str, ColumnRules], metrics: Metrics) -> IntakeRedaction:
-    """Redaction as the configuration asks for it; without any, no secret is drawn."""
+    """Redaction of the configuration; without any, no secret is drawn."""
     counter = metrics.counter("outrider_redacted_values_total")
 
     def counted(model: str, counts: Counter[Kind]) -> None:
@@ -392,7 +371,6 @@ def _observe_commits(metrics: Metrics, ring: Callable[[], None]) -> Callable[[Co
 
 
 def _bounds(limits: LimitSettings) -> Callable[[str], BodyBounds | None]:
-    """Bounds of the bodies of queries, commands and pages, by path."""
     outcomes = BodyBounds(limits.body_bytes, limits.ratio)
     others = BodyBounds(limits.request_bytes, limits.ratio, "limits.request_bytes")
 
@@ -413,13 +391,7 @@ def _open_paths(settings: Settings) -> frozenset[str]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Listening socket, the one inherited by ``OUTRIDER_LISTEN_FD`` if there is one.
-
-    Raises
-    ------
-    OSError
-        If the address is taken or not ours.
-    """
+    """Listening socket, or the one inherited by ``OUTRIDER_LISTEN_FD``."""
     if LISTEN_FD in os.environ:
         return socket.socket(fileno=int(os.environ[LISTEN_FD]))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -431,7 +403,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the process; exit status 3 for unusable configuration or data."""
     die_with_parent()
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))

@@ -13,13 +13,12 @@ from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.payloads.store import PayloadStore
 from outrider.dataops.state.database import open_database
-from outrider.monitor.http.common import known_model, suspension_rule
+from outrider.monitor.http.common import known_model
 from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.refusals import RefusalBook, RefusedKind
 from outrider.monitor.http.refused_copies import RefusedCopy
 from outrider.monitor.queries.blocks import BlockCache
-from outrider.monitor.settings.alarm_rule import alarm_rule
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import near_payloads
@@ -130,9 +129,9 @@ class Service:
     @cached_property
     def rule(self) -> SuspensionRule:
         """Rule for proposing an assertion's suspension."""
-        return suspension_rule(self.settings)
+        return self.settings.quality.fill(SuspensionRule)
 
     @cached_property
     def alarm_rule(self) -> AlarmRule:
         """Guarantee of alarms."""
-        return alarm_rule(self.settings)
+        return self.settings.flags.fill(AlarmRule)

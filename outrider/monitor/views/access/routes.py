@@ -1,6 +1,6 @@
 """API of keys, one-time links, sessions, and the log of writes."""
 
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Path, Query, Request
@@ -8,10 +8,10 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from outrider.dataops.access.scopes import Right
-from outrider.dataops.access.store import KeyLimits, KeyRow, WriteRow
+from outrider.dataops.access.store import KeyLimits, KeyRow, SessionRow, WriteRow
 from outrider.errors import NotFound, check_name
 from outrider.monitor.http.auth import LOGIN
-from outrider.monitor.http.common import RequestBody, iso, timed
+from outrider.monitor.http.common import RequestBody, iso
 from outrider.monitor.http.declared import FieldsOf, Time
 from outrider.monitor.http.keyring import OWNER, Keyring, Session
 from outrider.monitor.http.problem import ProblemError, problem
@@ -26,26 +26,35 @@ _OWNER_STAYS = (
     "the key of the owner is the file 'key' of the data folder: delete it and start the service anew"
 )
 
-WriteFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(WriteRow, "Write", times=True)]
+WRITE = FieldsOf(WriteRow, "Write", times=True)
+WriteFacts: TypeAlias = Annotated[dict[str, Any], WRITE]
 Name: TypeAlias = Annotated[str, Path(max_length=64)]
 
 
-class KeyFacts(TypedDict):
-    """Key without its secret; a limit is null where there is none."""
-
-    name: str
-    scopes: list[str]
-    models: list[str]
-    file: str
-    created: Time
-    created_by: str
-    last_used: Time | None
-    revoked: Time | None
-    revoked_by: str
-    records_per_s: float | None
-    burst_records: int | None
-    bytes_per_day: int | None
-    bytes_today: int
+KEY = FieldsOf(
+    KeyRow,
+    "KeyFacts",
+    about="Key without its secret; a limit is null where there is none.",
+    times=True,
+    without=("id", "digest", "used_us", "day", "day_bytes"),
+    more={"scopes": list[str], "models": list[str], "last_used": Time | None, "bytes_today": int},
+)
+KeyFacts: TypeAlias = Annotated[dict[str, Any], KEY]
+_NEW_KEY = replace(
+    KEY,
+    name="NewKey",
+    about="Key just made, and its secret, which is shown this once.",
+    more={**KEY.more, "key": str},
+)
+SESSION = FieldsOf(
+    SessionRow,
+    "SessionFacts",
+    about="Session of a browser.",
+    times=True,
+    without=("digest", "key_id", "used_us"),
+    more={"key": str, "last_used": Time},
+)
+SessionFacts: TypeAlias = Annotated[dict[str, Any], SESSION]
 
 
 class Keys(TypedDict):
@@ -54,30 +63,12 @@ class Keys(TypedDict):
     keys: list[KeyFacts]
 
 
-class NewKey(KeyFacts):
-    """Key just made, and its secret, which is shown this once."""
-
-    key: str
-
-
 class Link(TypedDict):
     """One-time link: its path, and its end."""
 
     path: str
     until: Time
     key: str
-
-
-class SessionFacts(TypedDict):
-    """Session of a browser."""
-
-    id: str
-    key: str
-    created: Time
-    last_used: Time
-    until: Time
-    address: str
-    agent: str
 
 
 class Sessions(TypedDict):
@@ -126,7 +117,7 @@ def read_log(
     """Changes by whoever asked for them, newest first; records and labels stand in the journal."""
     rows = service.keyring.store.list_writes(limit=limit, before=before, key=key)
     more = rows[-1].id if len(rows) == limit else None
-    return {"writes": [timed(asdict(row)) for row in rows], "before": more}
+    return {"writes": [WRITE.body(row) for row in rows], "before": more}
 
 
 @view("/v1/keys", scope="admin", tag="access")
@@ -136,7 +127,7 @@ def list_keys(service: Service, revoked: bool = False) -> Keys:
 
 
 @change("POST /v1/keys", scope="admin", tag="access", status_code=201)
-def create_key(service: Service, body: KeyWanted, request: Request) -> NewKey:
+def create_key(service: Service, body: KeyWanted, request: Request) -> Annotated[dict[str, Any], _NEW_KEY]:
     """Make a key; the answer alone holds its secret."""
     scopes = list(dict.fromkeys(body.scopes))
     if len(service.keyring.list_keys()) >= MOST_KEYS:
@@ -197,32 +188,11 @@ def _named(keyring: Keyring, name: str) -> KeyRow:
     return found
 
 
-def _key(row: KeyRow) -> KeyFacts:
-    return {
-        "name": row.name,
-        "scopes": row.scopes.split(),
-        "models": list(row.model_names),
-        "file": row.file,
-        "created": iso(row.created_us) or "",
-        "created_by": row.created_by,
-        "last_used": iso(row.used_us),
-        "revoked": iso(row.revoked_us),
-        "revoked_by": row.revoked_by,
-        "records_per_s": row.records_per_s,
-        "burst_records": row.burst_records,
-        "bytes_per_day": row.bytes_per_day,
-        "bytes_today": row.day_bytes,
-    }
+def _key(row: KeyRow) -> dict[str, Any]:
+    scopes, models = row.scopes.split(), row.model_names
+    return KEY.body(row, scopes=scopes, models=models, last_used=row.used_us, bytes_today=row.day_bytes)
 
 
-def _session(session: Session) -> SessionFacts:
+def _session(session: Session) -> dict[str, Any]:
     row = session.row
-    return {
-        "id": row.id,
-        "key": session.holder.name,
-        "created": iso(row.created_us) or "",
-        "last_used": iso(max(session.used_us, row.used_us)) or "",
-        "until": iso(row.until_us) or "",
-        "address": row.address,
-        "agent": row.agent,
-    }
+    return SESSION.body(row, key=session.holder.name, last_used=max(session.used_us, row.used_us))

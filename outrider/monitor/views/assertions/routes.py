@@ -1,6 +1,5 @@
 """Routes of assertions: list, figures, overlaps, suspensions."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Request
@@ -8,7 +7,7 @@ from pydantic import AwareDatetime, Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from outrider.assertions.flags.quality import LeadTime, Overlap
+from outrider.assertions.flags.quality import Detection, LeadTime, Overlap
 from outrider.dataops.flags import quality
 from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.flags.quality import (
@@ -21,7 +20,7 @@ from outrider.dataops.flags.quality import (
 )
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
-from outrider.monitor.http.common import MOST_S, RateFigures, RequestBody, end_us, iso, rate_json, timed
+from outrider.monitor.http.common import MOST_S, RateFigures, RequestBody, end_us, iso
 from outrider.monitor.http.declared import FieldsOf, Time, declared
 from outrider.monitor.http.responses import encoded
 from outrider.monitor.http.routes import change, form, page, view
@@ -37,23 +36,40 @@ from .reader import read_assertion
 ASSERTION_FLAGS = 24
 
 
-OverlapFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        Overlap,
-        "AssertionOverlap",
-        more={
-            "jaccard": float,
-            "b_given_a": RateFigures,
-            "a_given_b": RateFigures,
-            "a_is_subsumed": bool,
-            "b_is_subsumed": bool,
-        },
-    ),
-]
-
-
-LiveRateFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(LiveRateView, "LiveTestRate", times=True)]
+OVERLAP = FieldsOf(
+    Overlap,
+    "AssertionOverlap",
+    more={
+        "jaccard": float,
+        "b_given_a": RateFigures,
+        "a_given_b": RateFigures,
+        "a_is_subsumed": bool,
+        "b_is_subsumed": bool,
+    },
+)
+OverlapFacts: TypeAlias = Annotated[dict[str, Any], OVERLAP]
+LIVE_RATE = FieldsOf(LiveRateView, "LiveTestRate", times=True)
+LiveRateFacts: TypeAlias = Annotated[dict[str, Any], LIVE_RATE]
+_DETECTION = FieldsOf(
+    Detection,
+    "DetectionFigures",
+    about="Separation of errors from right answers.",
+    more=dict.fromkeys(("coverage", "false_failures", "errors"), RateFigures),
+)
+QUALITY = FieldsOf(
+    AssertionQuality,
+    "AssertionFigures",
+    about="All figures of one assertion.",
+    without=("suspended_until_us",),
+    more={
+        "fire_rate": RateFigures,
+        "precision": RateFigures,
+        "by_slice": dict[str, RateFigures],
+        "detection": Annotated[dict[str, Any], _DETECTION],
+        "lead": LeadTime,
+        "suspended_until": Time | None,
+    },
+)
 
 
 class Overlaps(TypedDict):
@@ -62,42 +78,10 @@ class Overlaps(TypedDict):
     overlaps: list[OverlapFacts]
 
 
-class DetectionFigures(TypedDict):
-    """Separation of errors from right answers."""
-
-    coverage: RateFigures
-    false_failures: RateFigures
-    errors: RateFigures
-
-
-class AssertionFigures(TypedDict):
-    """All figures of one assertion."""
-
-    name: str
-    kind: str
-    level: str
-    description: str
-    owner: str
-    revision: str
-    flags: int
-    reads: tuple[str, ...]
-    reviewed: int
-    fire_rate: RateFigures
-    precision: RateFigures
-    by_slice: dict[str, RateFigures]
-    detection: DetectionFigures
-    lead: LeadTime
-    cost_us: float | None
-    suspended_until: Time | None
-    suspension: str
-    last_strike: str | None
-    proposal: tuple[str, ...]
-
-
 class AssertionReport(TypedDict):
     """Assertion with its live rates and its overlaps."""
 
-    assertion: AssertionFigures
+    assertion: Annotated[dict[str, Any], QUALITY]
     rates: list[LiveRateFacts]
     overlaps: list[OverlapFacts]
 
@@ -125,7 +109,7 @@ class SuspensionWanted(RequestBody):
 def list_overlaps(service: Service, model: str) -> Overlaps:
     """Pairs of assertions that fire on the same records, most alike first."""
     with service.engine.connect() as connection:
-        return {"overlaps": [overlap_json(pair) for pair in read_overlaps(connection, model)]}
+        return {"overlaps": [_overlap(pair) for pair in read_overlaps(connection, model)]}
 
 
 @view("/v1/assertions/{model}/{name:path}", scope="read", tag="assertions")
@@ -136,9 +120,9 @@ def show_assertion(service: Service, model: str, name: str) -> AssertionReport:
         pairs = read_overlaps(connection, model)
         rates = list_rates(connection, model, test=name)
     return {
-        "assertion": quality_json(found),
-        "rates": [timed(dataclasses.asdict(rate)) for rate in rates],
-        "overlaps": [overlap_json(p) for p in pairs_of(pairs, name)],
+        "assertion": QUALITY.body(found, suspended_until=found.suspended_until_us or None),
+        "rates": [LIVE_RATE.body(rate) for rate in rates],
+        "overlaps": [_overlap(pair) for pair in pairs_of(pairs, name)],
     }
 
 
@@ -159,45 +143,8 @@ def resume_assertion(service: Service, model: str, name: str) -> SuspensionState
     return {"name": name, "suspended_until": None, "suspension": ""}
 
 
-def quality_json(found: AssertionQuality) -> AssertionFigures:
-    """Figures of an assertion as JSON."""
-    detection = found.detection
-    return {
-        "name": found.name,
-        "kind": found.kind,
-        "level": found.level,
-        "description": found.description,
-        "owner": found.owner,
-        "revision": found.revision,
-        "flags": found.flags,
-        "reads": found.reads,
-        "reviewed": found.reviewed,
-        "fire_rate": rate_json(found.fire_rate),
-        "precision": rate_json(found.precision),
-        "by_slice": {part: rate_json(rate) for part, rate in found.by_slice.items()},
-        "detection": {
-            "coverage": rate_json(detection.coverage),
-            "false_failures": rate_json(detection.false_failures),
-            "errors": rate_json(detection.errors),
-        },
-        "lead": found.lead,
-        "cost_us": found.cost_us,
-        "suspended_until": iso(found.suspended_until_us or None),
-        "suspension": found.suspension,
-        "last_strike": found.last_strike,
-        "proposal": found.proposal,
-    }
-
-
-def overlap_json(pair: Overlap) -> dict[str, Any]:
-    """Overlap of a pair as JSON."""
-    return dataclasses.asdict(pair) | {
-        "jaccard": pair.jaccard,
-        "b_given_a": rate_json(pair.b_given_a),
-        "a_given_b": rate_json(pair.a_given_b),
-        "a_is_subsumed": pair.is_subsumed,
-        "b_is_subsumed": pair.reversed().is_subsumed,
-    }
+def _overlap(pair: Overlap) -> dict[str, Any]:
+    return OVERLAP.body(pair, a_is_subsumed=pair.is_subsumed, b_is_subsumed=pair.reversed().is_subsumed)
 
 
 def pairs_of(pairs: list[Overlap], name: str) -> list[Overlap]:

@@ -1,6 +1,5 @@
 """The API of quarantined records: list, retry, drop."""
 
-import dataclasses
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Query
@@ -11,12 +10,13 @@ from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets.collect import datasets_of
 from outrider.dataops.datasets.quarantine import Action, QuarantinedRow, State
 from outrider.dataops.state.database import write
-from outrider.monitor.http.common import RequestBody, timed
+from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.views.service import Service
 
-RowFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(QuarantinedRow, "QuarantinedRow", times=True)]
+QUARANTINED = FieldsOf(QuarantinedRow, "QuarantinedRow", times=True)
+RowFacts: TypeAlias = Annotated[dict[str, Any], QUARANTINED]
 
 
 class QuarantinedRows(TypedDict):
@@ -64,4 +64,4 @@ def settle_quarantine(service: Service, action: Action, body: QuarantineChoice) 
 
 
 def _json(rows: list[QuarantinedRow]) -> QuarantinedRows:
-    return {"quarantined": [timed(dataclasses.asdict(row)) for row in rows]}
+    return {"quarantined": [QUARANTINED.body(row) for row in rows]}

@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.datasets import references
 from outrider.dataops.datasets import versions as datasets
+from outrider.dataops.datasets.changes import RowCounts
 from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
@@ -33,13 +34,12 @@ from outrider.dataops.datasets.references import (
     name_of,
     tags_of,
 )
-from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import OPEN
-from outrider.monitor.http.common import RequestBody, timed
+from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.declared import FieldsOf, declared
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
@@ -101,17 +101,16 @@ class DatasetManifest(TypedDict):
     """Leaks and repeated rows that were found at the commit, the first pairs by id."""
 
 
-_UNSAID = ("manifest", "arrow_schema", "state")
-_FACTS = FieldsOf(datasets.Version, "DatasetVersion", times=True, without=_UNSAID)
-DatasetFacts: TypeAlias = Annotated[dict[str, Any], _FACTS]
-DatasetDetail: TypeAlias = Annotated[
-    dict[str, Any],
-    dataclasses.replace(_FACTS, name="DatasetDetail", more={"tags": list[str], "manifest": DatasetManifest}),
-]
-CommittedDataset: TypeAlias = Annotated[
-    dict[str, Any],
-    dataclasses.replace(_FACTS, name="CommittedDataset", more={"job": str, "labels": LabelAccount | None}),
-]
+DATASET = FieldsOf(
+    datasets.Version, "DatasetVersion", times=True, without=("manifest", "arrow_schema", "state")
+)
+DatasetFacts: TypeAlias = Annotated[dict[str, Any], DATASET]
+_DETAIL = dataclasses.replace(
+    DATASET, name="DatasetDetail", more={"tags": list[str], "manifest": DatasetManifest}
+)
+_COMMITTED = dataclasses.replace(
+    DATASET, name="CommittedDataset", more={"job": str, "labels": LabelAccount | None}
+)
 
 
 class DatasetVersions(TypedDict):
@@ -155,17 +154,17 @@ def list_datasets(service: Service, model: str | None = None) -> DatasetVersions
     """Every version of every dataset."""
     with service.engine.connect() as connection:
         found = datasets.all_versions(connection)
-    return {"datasets": [_dataset(v) for v in found if model in (None, v.model)]}
+    return {"datasets": [DATASET.body(v) for v in found if model in (None, v.model)]}
 
 
 @view("/v1/datasets/{name}/versions/{number}", scope="read", tag="datasets")
-def get_dataset(service: Service, name: str, number: Selector) -> DatasetDetail:
+def get_dataset(service: Service, name: str, number: Selector) -> Annotated[dict[str, Any], _DETAIL]:
     """Dataset version with its columns, changes and validation result."""
     with service.engine.connect() as connection:
         found = find_version(connection, name, number)
         tags = tags_of(connection, found)
     manifest = {key: value for key, value in found.manifest.items() if key != "files"}
-    return _dataset(found) | {"tags": tags, "manifest": manifest | {"bytes": found.bytes}}
+    return _DETAIL.body(found, tags=tags, manifest=manifest | {"bytes": found.bytes})
 
 
 @view("/v1/datasets/{name}/versions/{number}/provenance", scope="read", tag="datasets")
@@ -252,7 +251,7 @@ async def _body_of(request: Request) -> AsyncIterator[BinaryIO]:
     tag="datasets",
     status_code=201,
     responses={202: {"model": PendingCommit, "description": "The job is still at it"}},
-    response_model=declared(CommittedDataset),
+    response_model=declared(Annotated[dict[str, Any], _COMMITTED]),
 )
 def commit_version(
     service: Service,
@@ -294,7 +293,7 @@ def commit_version(
     if found.status in OPEN:
         response.status_code = 202
         return {"job": job, "status": found.status}
-    return _dataset(_outcome(service.engine, found)) | {"job": job, "labels": found.result.get("labels")}
+    return _COMMITTED.body(_outcome(service.engine, found), job=job, labels=found.result.get("labels"))
 
 
 def _provenance_columns(origins: list[datasets.Provenance], part: str | None) -> pa.Table:
@@ -407,13 +406,8 @@ def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
         raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
 
 
-def _dataset(found: datasets.Version) -> dict[str, Any]:
-    row = {entry.name: getattr(found, entry.name) for entry in dataclasses.fields(found)}
-    row = {key: value for key, value in row.items() if key not in _UNSAID}
-    return timed(row)
-
-
-TagFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(Tag, "DatasetTag", times=True)]
+TAG = FieldsOf(Tag, "DatasetTag", times=True)
+TagFacts: TypeAlias = Annotated[dict[str, Any], TAG]
 
 
 class DatasetTags(TypedDict):
@@ -435,7 +429,7 @@ def get_tags(service: Service, name: str) -> DatasetTags:
     """Tags of a dataset with the versions that they name."""
     with service.engine.connect() as connection:
         references.find_version(connection, name)
-        return {"tags": [_json(tag) for tag in references.list_tags(connection, name)]}
+        return {"tags": [TAG.body(tag) for tag in references.list_tags(connection, name)]}
 
 
 @change("POST /v1/datasets/{name}/tags", scope="promote", tag="datasets")
@@ -450,15 +444,11 @@ def set_tag(service: Service, name: str, body: TagRequest) -> TagFacts:
         raise ProblemError(problem(409, str(error), field="tag")) from None
     except ValueError as error:
         raise ProblemError(problem(422, str(error), field="tag")) from None
-    return _json(found)
+    return TAG.body(found)
 
 
 @change("POST /v1/datasets/{name}/tags/{tag}/remove", scope="promote", tag="datasets")
 def remove_tag(service: Service, name: str, tag: str) -> TagFacts:
     """Remove a tag; the version that it named stays."""
     with write(service.engine) as connection:
-        return _json(references.remove_tag(connection, name, tag))
-
-
-def _json(tag: Tag) -> dict[str, Any]:
-    return timed(dataclasses.asdict(tag))
+        return TAG.body(references.remove_tag(connection, name, tag))

@@ -1,7 +1,9 @@
 """API of erasures: ask, count and follow."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 from fastapi import Request, Response
 from pydantic import Field
@@ -111,34 +113,26 @@ def _states(engine: Engine, folder: Path) -> list[ErasureState]:
     with engine.connect() as connection:
         behind = done(connection)
     names = {one.id for one in waiting}
-    return [_pending(one) for one in waiting] + [_done(one) for one in behind if one.id not in names]
+    return [_state(one, None, one.problem) for one in waiting] + [
+        _state(one, one.done_us, "", one.found) for one in behind if one.id not in names
+    ]
 
 
-def _pending(one: PendingErasure) -> ErasureState:
+def _state(
+    one: PendingErasure | DoneErasure,
+    done_us: int | None,
+    problem: str,
+    found: Mapping[str, Any] = MappingProxyType({}),
+) -> ErasureState:
     return {
         "erasure": one.id,
-        "state": "failed" if one.problem else "pending",
+        "state": "failed" if problem else "pending" if done_us is None else "done",
         "asked": str(iso(one.asked_us)),
         "who": one.who,
-        "done": None,
-        "problem": one.problem,
-        "counts": {},
-        "unreadable_blocks": [],
-        "models": [],
-        "backups": [],
-    }
-
-
-def _done(one: DoneErasure) -> ErasureState:
-    return {
-        "erasure": one.id,
-        "state": "done",
-        "asked": str(iso(one.asked_us)),
-        "who": one.who,
-        "done": iso(one.done_us),
-        "problem": "",
-        "counts": one.found["counts"],
-        "unreadable_blocks": one.found["unreadable_blocks"],
-        "models": one.found["models"],
-        "backups": one.found["backups"],
+        "done": iso(done_us),
+        "problem": problem,
+        "counts": found.get("counts", {}),
+        "unreadable_blocks": found.get("unreadable_blocks", []),
+        "models": found.get("models", []),
+        "backups": found.get("backups", []),
     }

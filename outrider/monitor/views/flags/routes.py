@@ -1,6 +1,5 @@
 """Routes of flags and their reviews."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote
 
@@ -11,7 +10,7 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.flags import reviews
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import Limit, RequestBody, timed
+from outrider.monitor.http.common import Limit, RequestBody
 from outrider.monitor.http.declared import FieldsOf, declared
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.responses import encoded
@@ -26,7 +25,8 @@ from outrider.monitor.web.pictures import draw_evidence, make_cards, png
 PAGE_FLAGS = 60
 
 
-ReviewFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(reviews.ReviewRow, "FlagReview", times=True)]
+REVIEW = FieldsOf(reviews.ReviewRow, "FlagReview", times=True)
+ReviewFacts: TypeAlias = Annotated[dict[str, Any], REVIEW]
 
 
 class Reviews(TypedDict):
@@ -51,7 +51,7 @@ def list_reviews(
     """Reviews of flags, newest first."""
     with service.engine.connect() as connection:
         found = reviews.list_reviews(connection, model=model, assertion=assertion, limit=limit)
-    return {"reviews": [timed(dataclasses.asdict(row)) for row in found]}
+    return {"reviews": [REVIEW.body(row) for row in found]}
 
 
 @change("POST /v1/reviews", scope="review", tag="assertions", status_code=201)
@@ -66,7 +66,7 @@ def give_review(service: Service, body: ReviewGiven) -> ReviewFacts:
             note=body.note,
             now_us=now_us(),
         )
-    return timed(dataclasses.asdict(row))
+    return REVIEW.body(row)
 
 
 class FlagList(TypedDict):

@@ -1,6 +1,5 @@
 """Routes of incidents of every kind."""
 
-import dataclasses
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -13,7 +12,7 @@ from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
-from outrider.monitor.http.common import MOST_S, Limit, RequestBody, end_us, targets_of, timed
+from outrider.monitor.http.common import MOST_S, Limit, RequestBody, end_us, targets_of
 from outrider.monitor.http.declared import FieldsOf, Time
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
@@ -26,15 +25,13 @@ from outrider.monitor.web.forms import NOTE_LETTERS, Fields, back, until_us
 from .chart import incident_charts
 from .reader import read_incident
 
-IncidentFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        IncidentRow,
-        "AssertionIncident",
-        times=True,
-        more={"muted_until": Time | None, "sentence": str, "next_step": str},
-    ),
-]
+INCIDENT = FieldsOf(
+    IncidentRow,
+    "AssertionIncident",
+    times=True,
+    more={"muted_until": Time | None, "sentence": str, "next_step": str},
+)
+IncidentFacts: TypeAlias = Annotated[dict[str, Any], INCIDENT]
 
 
 class Incidents(TypedDict):
@@ -66,14 +63,14 @@ def list_incidents(
         found = stored_incidents.list_incidents(
             connection, now_us=now_us(), model=model, status=wanted, assertion=assertion, limit=limit
         )
-    return {"incidents": [incident_json(row) for row in found]}
+    return {"incidents": [_incident(row) for row in found]}
 
 
 @change("POST /v1/incidents/{incident}", scope="review", tag="assertions")
 def change_incident(service: Service, incident: str, body: IncidentAction, request: Request) -> IncidentFacts:
     """Acknowledge, mute or resolve an incident."""
     until, who = end_us(body.until, body.for_s), visitor_of(request).name
-    return incident_json(
+    return _incident(
         act(
             service.engine,
             incident,
@@ -86,10 +83,8 @@ def change_incident(service: Service, incident: str, body: IncidentAction, reque
     )
 
 
-def incident_json(row: IncidentRow) -> dict[str, Any]:
-    """Incident as JSON."""
-    body = timed(dataclasses.asdict(row))
-    return body | row.present | {"muted_until": body["muted_until"] if row.muted_until_us else None}
+def _incident(row: IncidentRow) -> dict[str, Any]:
+    return INCIDENT.body(row, muted_until=row.muted_until_us or None)
 
 
 MOST_FOUND = 1_000

@@ -13,7 +13,7 @@ from outrider.dataops.improvement.jobs import JobClosed, JobRow, Kind
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import ENDED, OPEN
 from outrider.errors import NotFound
-from outrider.monitor.api.retrains import JobFacts, job_facts
+from outrider.monitor.api.retrains import JOB, JobFacts
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.routes import change, form, page, view
 from outrider.monitor.http.visitors import visitor_of
@@ -44,14 +44,14 @@ def list_jobs(
     statuses = {"open": OPEN, "ended": ENDED, "all": None}[state]
     with service.engine.connect() as connection:
         found = jobs.recent(connection, kind=kind, model=model, limit=limit, statuses=statuses)
-    return {"jobs": [job_facts(job) for job in found]}
+    return {"jobs": [JOB.body(job) for job in found]}
 
 
 @view("/v1/jobs/{job}", scope="read", tag="retrains")
 def get_job(service: Service, job: str) -> JobFacts:
     """Job with its stage, progress, seconds per stage, and error with the last lines of its log."""
     with service.engine.connect() as connection:
-        return job_facts(jobs.get(connection, job))
+        return JOB.body(jobs.get(connection, job))
 
 
 @change("POST /v1/jobs/{job}/cancel", scope="promote", tag="retrains")
@@ -70,7 +70,7 @@ def retry_job(service: Service, job: str) -> JobFacts:
 def _changed(engine: Engine, change: Callable[[Connection], JobRow]) -> dict[str, Any]:
     try:
         with write(engine) as connection:
-            return job_facts(change(connection))
+            return JOB.body(change(connection))
     except JobClosed as error:
         raise ProblemError(problem(409, str(error), field="job")) from error
 

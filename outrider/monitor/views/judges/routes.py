@@ -1,7 +1,5 @@
 """``GET /v1/judges``: cost, outcomes, and agreement with people."""
 
-import math
-from dataclasses import asdict
 from typing import Annotated, Any, NotRequired, TypeAlias
 
 from sqlalchemy import Engine
@@ -19,16 +17,8 @@ from outrider.monitor.settings.judge_version import judge_digest
 from outrider.monitor.settings.model_sections import JudgeSettings
 from outrider.monitor.views.service import Service
 
-_KNOWN = ("accuracy", "accuracy_low", "accuracy_high", "kappa", "kappa_low", "kappa_high")
-AgreementFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        RaterAgreement,
-        "JudgeAgreement",
-        more={"field": str, "label": str} | dict.fromkeys(_KNOWN, float | None),
-    ),
-]
-
+_AGREEMENT = FieldsOf(RaterAgreement, "JudgeAgreement", more={"field": str, "label": str})
+AgreementFacts: TypeAlias = Annotated[dict[str, Any], _AGREEMENT]
 FailureFacts: TypeAlias = Annotated[
     dict[str, Any],
     FieldsOf(
@@ -87,7 +77,7 @@ def judge_view(engine: Engine, settings: Settings, model: str, name: str, judge:
         questions, tokens = spent_today(connection, model, name, now_us())
         pairs = labelled_pairs(connection, model, version_of(name, digest), field=field, label=label)
         failures = failures_of(connection, digest)
-    rated = asdict(agreement([said for said, _ in pairs], [truth for _, truth in pairs]))
+    rated = agreement([said for said, _ in pairs], [truth for _, truth in pairs])
     return {
         "name": name,
         "version": digest,
@@ -102,8 +92,7 @@ def judge_view(engine: Engine, settings: Settings, model: str, name: str, judge:
             "tokens": tokens,
             "token_budget": judge.tokens_per_day,
         },
-        "agreement": {"field": field, "label": label}
-        | {key: None if math.isnan(value) else value for key, value in rated.items()},
+        "agreement": _AGREEMENT.body(rated, field=field, label=label),
         "failures": failures,
     }
 

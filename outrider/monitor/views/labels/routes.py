@@ -1,7 +1,5 @@
 """Routes of labels: the queue, estimates, proposed corrections."""
 
-import dataclasses
-import math
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Query
@@ -10,19 +8,17 @@ from sqlalchemy import Connection
 from typing_extensions import TypedDict
 
 from outrider.assertions.selection import Policy
-from outrider.assertions.statistics.estimation import Estimate
 from outrider.dataops.labels import estimates
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.labels.weak_labels import WeakLabelView, list_weak_labels
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import EstimateFacts, RequestBody, timed
+from outrider.monitor.http.common import ESTIMATE, EstimateFacts, RequestBody
 from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.views.service import Service
 
-RequestFacts: TypeAlias = Annotated[
-    dict[str, Any], FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
-]
+REQUEST = FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
+RequestFacts: TypeAlias = Annotated[dict[str, Any], REQUEST]
 
 
 class LabelRequests(TypedDict):
@@ -58,7 +54,7 @@ def list_requests(
     """The label queue."""
     with service.engine.connect() as connection:
         found = labels.list_requests(connection, model=model, status=status, limit=limit)
-    return {"requests": [timed(dataclasses.asdict(item)) for item in found]}
+    return {"requests": [REQUEST.body(item) for item in found]}
 
 
 @view("/v1/models/{model}/estimates", scope="read", tag="labels")
@@ -68,8 +64,8 @@ def read_estimates(service: Service, model: str) -> TrafficEstimates:
     with service.engine.connect() as connection:
         found = estimates.read_estimates(connection, model)
     return {
-        "accuracy": _plain(found.accuracy),
-        "precision": {name: _plain(one) for name, one in found.precision.items()},
+        "accuracy": ESTIMATE.body(found.accuracy),
+        "precision": {name: ESTIMATE.body(one) for name, one in found.precision.items()},
         "note": found.note,
     }
 
@@ -99,19 +95,12 @@ def request_labels(service: Service, body: LabelsWanted) -> LabelRequests:
         if not labels.queue_labels(connection, found):  # somebody was faster: now under the lock
             found = choose(connection)
             labels.queue_labels(connection, found)
-    return {"requests": [timed(dataclasses.asdict(item)) for item in found.requests]}
+    return {"requests": [REQUEST.body(item) for item in found.requests]}
 
 
-def _plain(found: Estimate) -> dict[str, Any]:
-    """As JSON: what is unknown is null."""
-    return dataclasses.asdict(found) | {"value": None if math.isnan(found.value) else found.value}
-
-
-WeakLabelFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    # Times of records are of any year, which no format of JSON Schema is.
-    FieldsOf(WeakLabelView, "StoredWeakLabel", times=True, more={"ts": str}),
-]
+# Times of records are of any year, which no format of JSON Schema is.
+WEAK_LABEL = FieldsOf(WeakLabelView, "StoredWeakLabel", times=True, more={"ts": str})
+WeakLabelFacts: TypeAlias = Annotated[dict[str, Any], WEAK_LABEL]
 
 
 class WeakLabelList(TypedDict):
@@ -144,6 +133,6 @@ def weak_labels(
             after=after,
         )
     return {
-        "weak_labels": [timed(dataclasses.asdict(row)) for row in found],
+        "weak_labels": [WEAK_LABEL.body(row) for row in found],
         "after": found[-1].id if len(found) == limit else None,
     }

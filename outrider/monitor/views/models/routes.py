@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from dataclasses import asdict
 from typing import Annotated, Any, NotRequired, TypeAlias
 
 from fastapi import Header, Query, Request
@@ -23,7 +22,7 @@ from outrider.dataops.models.champion_history import ChangeRow, list_changes
 from outrider.dataops.state.database import DatabaseChanges, now_us, write
 from outrider.errors import NotFound
 from outrider.monitor.http.champion_actions import roll_back
-from outrider.monitor.http.common import RequestBody, targets_of, timed
+from outrider.monitor.http.common import RequestBody, targets_of
 from outrider.monitor.http.declared import FieldsOf, declared
 from outrider.monitor.http.responses import binary
 from outrider.monitor.http.routes import change, form, page, view
@@ -36,16 +35,14 @@ from outrider.monitor.web.forms import NOTE_LETTERS, Fields, back
 SAFETENSORS = "application/octet-stream"
 
 
-ModelFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        models.Model,
-        "ModelVersion",
-        times=True,
-        without=("weights",),
-        more={"has_weights": bool, "source": dict[str, Any]},
-    ),
-]
+MODEL = FieldsOf(
+    models.Model,
+    "ModelVersion",
+    times=True,
+    without=("weights",),
+    more={"has_weights": bool, "source": dict[str, Any]},
+)
+ModelFacts: TypeAlias = Annotated[dict[str, Any], MODEL]
 
 
 class ModelVersions(TypedDict):
@@ -148,10 +145,7 @@ def _version(connection: Connection, model: str, version: str) -> models.Model:
 
 def model_facts(found: models.Model) -> dict[str, Any]:
     """Facts of a version for an answer."""
-    row = asdict(found)
-    row["has_weights"] = row.pop("weights") is not None
-    row["source"] = json.loads(found.source)
-    return timed(row)
+    return MODEL.body(found, has_weights=found.weights is not None, source=json.loads(found.source))
 
 
 @page("/m/{model}/lineage", scope="read")
@@ -195,7 +189,8 @@ MOST_LETTERS = 2_000
 _LOOK_S = 0.1
 """Between looks for a commit while somebody waits."""
 
-ChampionChange: TypeAlias = Annotated[dict[str, Any], FieldsOf(ChangeRow, "ChampionChange", times=True)]
+CHANGE = FieldsOf(ChangeRow, "ChampionChange", times=True)
+ChampionChange: TypeAlias = Annotated[dict[str, Any], CHANGE]
 
 
 class ChampionHistory(TypedDict):
@@ -353,7 +348,7 @@ def get_history(
             raise NotFound(f"no model {model!r} has a version")
     shown = found[:limit]
     more = shown[-1].seq if len(found) > limit else None
-    return {"model": model, "changes": [timed(asdict(row)) for row in shown], "next": more}
+    return {"model": model, "changes": [CHANGE.body(row) for row in shown], "next": more}
 
 
 def _tag(found: models.Model) -> str:

@@ -22,10 +22,15 @@ from outrider.dataops.payloads.folders import FOLDER
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.uploads import registering, store
-from outrider.dataops.uploads.announced import Announced, AnnouncedFile, UploadKind, check_announced
+from outrider.dataops.uploads.announced import (
+    Announced,
+    AnnouncedFile,
+    UploadKind,
+    WrongUpload,
+    check_announced,
+)
 from outrider.dataops.uploads.checks import ChampionFiles, check_digests, checked
 from outrider.dataops.uploads.store import Pieces, UploadRow, WrongOffset
-from outrider.dataops.uploads.wrong import WrongUpload
 from outrider.errors import ConfigError, NotFound
 from outrider.monitor.http.common import RequestBody, iso, known_model
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts

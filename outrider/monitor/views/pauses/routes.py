@@ -1,6 +1,5 @@
 """API of pauses of shadow models and live tests, not capture."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
@@ -8,12 +7,13 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.state import pauses
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import RequestBody, timed
+from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.views.service import Service
 
-PauseFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(pauses.PauseRow, "Pause", times=True)]
+PAUSE = FieldsOf(pauses.PauseRow, "Pause", times=True)
+PauseFacts: TypeAlias = Annotated[dict[str, Any], PAUSE]
 
 
 class Pauses(TypedDict):
@@ -57,7 +57,7 @@ def pause(service: Service, body: PauseWanted) -> PauseFacts:
         service.model(body.model)
     with write(service.engine) as connection:
         row = pauses.pause(connection, body.what, model=body.model, who=body.who, now_us=now_us())
-    return timed(dataclasses.asdict(row))
+    return PAUSE.body(row)
 
 
 @change("POST /v1/pauses/resume", scope="promote", models="body", tag="service")
@@ -74,4 +74,4 @@ def resume(service: Service, body: ResumeWanted) -> Resumed:
 
 
 def _json(rows: list[pauses.PauseRow]) -> Pauses:
-    return {"pauses": [timed(dataclasses.asdict(row)) for row in rows]}
+    return {"pauses": [PAUSE.body(row) for row in rows]}

@@ -14,10 +14,10 @@ from typing import Literal
 
 from outrider.assertions.learn import Proposal, learn
 from outrider.dataops.journal.newest_records import newest_records
-from outrider.dataops.learned.assertion_files import accept
 from outrider.dataops.learned.proposals import (
     Learned,
     State,
+    accept,
     learned_path,
     load_learned,
     save_learned,

@@ -1,17 +1,16 @@
 """API of refused records: reasons and counts."""
 
-import dataclasses
 from typing import Annotated, Any, TypeAlias
 
 from typing_extensions import TypedDict
 
-from outrider.monitor.http.common import timed
 from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.refusals import RefusedKind
 from outrider.monitor.http.routes import view
 from outrider.monitor.views.service import Service
 
-RefusedFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(RefusedKind, "Refused", times=True)]
+REFUSED = FieldsOf(RefusedKind, "Refused", times=True)
+RefusedFacts: TypeAlias = Annotated[dict[str, Any], REFUSED]
 
 
 class RefusedKinds(TypedDict):
@@ -29,4 +28,4 @@ def list_rejected(service: Service, model: str | None = None) -> RefusedKinds:
     if model is not None:
         service.model(model)
     kinds = service.refusals.listed(model, service.settings.models)
-    return {"rejected": [timed(dataclasses.asdict(kind)) for kind in kinds]}
+    return {"rejected": [REFUSED.body(kind) for kind in kinds]}

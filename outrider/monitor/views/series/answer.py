@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from outrider.assertions.statistics.performance import Estimated
 from outrider.assertions.times import utc_text
 from outrider.dataops.alarms.model_events import model_events
-from outrider.dataops.ledger.minutes import FLAGS, GROUPS, MEASURES, OUTCOMES, RECORDS, Ages
+from outrider.dataops.ledger.cube import FLAGS, GROUPS, MEASURES, OUTCOMES, RECORDS, Cube
 from outrider.monitor.http.declared import Time
 
 from .counts import (
@@ -182,13 +182,13 @@ def groups_json(
     return found, report
 
 
-def _ages(measures: Sequence[str]) -> tuple[Ages, ...]:
+def _ages(measures: Sequence[str]) -> tuple[Cube, ...]:
     """Tables that measures are read from."""
     fine = any(name in KINDS for name in measures)
     return (RECORDS, FLAGS, MEASURES) if fine else (RECORDS, FLAGS)
 
 
-def _span(connection: Connection, model: str, asked: SeriesRequest, ages: Sequence[Ages]) -> SeriesSpan:
+def _span(connection: Connection, model: str, asked: SeriesRequest, ages: Sequence[Cube]) -> SeriesSpan:
     return span_of(
         since_us=asked.since_us,
         until_us=asked.until_us,
@@ -199,7 +199,7 @@ def _span(connection: Connection, model: str, asked: SeriesRequest, ages: Sequen
     )
 
 
-def _versus(span: SeriesSpan, asked: SeriesRequest, ages: Sequence[Ages]) -> SeriesSpan | None:
+def _versus(span: SeriesSpan, asked: SeriesRequest, ages: Sequence[Cube]) -> SeriesSpan | None:
     """Range to compare with; None where nobody asked."""
     if asked.versus is None:
         return None

@@ -8,9 +8,9 @@ from sqlalchemy import ColumnElement, Connection, Select, func, literal, select
 
 from outrider.assertions.statistics.performance import QUANTILE, UNKNOWN, Estimated
 from outrider.assertions.statistics.wilson import wilson_limits
+from outrider.dataops.ledger.cube import FLAGS, MEASURES, RECORDS, Cube, flags_of
 from outrider.dataops.ledger.minutes import DAY_US
-from outrider.dataops.state.series_tables import MeasureCount
-from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount, table_of
+from outrider.dataops.state.tables import AssertionRow, table_of
 
 from .figures import SeriesKey, SeriesRow, counted
 from .span import SeriesSpan
@@ -18,8 +18,7 @@ from .span import SeriesSpan
 CHAMPION = "champion"
 MOST_SLICES = 12
 """Slices that have series of their own at once; others are asked for by name."""
-_FLAG, _RECORD, _ASSERTION = table_of(FlagCount), table_of(RecordCount), table_of(AssertionRow)
-_MEASURE = table_of(MeasureCount)
+_FLAG, _ASSERTION = FLAGS.table, table_of(AssertionRow)
 VersionSlice = tuple[str, str | None]
 """Version, and slice or None for all."""
 Steps = dict[int, int]
@@ -47,27 +46,37 @@ class SeriesCut:
         """True where each slice has a series of its own."""
         return self.by_slice and self.slice is None
 
-    def cut(self, table: Any) -> list[ColumnElement[bool]]:
-        """Conditions on a table of counts."""
-        found = [table.c.model == self.model]
-        if self.version is not None:
-            found.append(table.c.version == self.version)
-        if self.slice is not None:
-            found.append(table.c.slice == self.slice)
-        elif self.by_slice and self.slices is not None:
-            found.append(table.c.slice.in_(self.slices))
-        return found
+    def query(
+        self,
+        cube: Cube,
+        span: SeriesSpan,
+        *by: str | ColumnElement[Any],
+        sums: Sequence[str] = (),
+        of: Mapping[str, Any] | None = None,
+    ) -> Select[*tuple[Any, ...]]:
+        """Sums of a cube's cells in a range."""
+        part = self.slices if self.is_by_slice else self.slice
+        cut = {"version": self.version, "slice": part, **(of or {})}
+        since_us, until_us = span.since_us, span.until_us
+        return cube.query(self.model, *by, sums=sums, since_us=since_us, until_us=until_us, of=cut)
+
+    def steps(
+        self,
+        cube: Cube,
+        span: SeriesSpan,
+        *by: str,
+        sums: Sequence[str],
+        of: Mapping[str, Any] | None = None,
+    ) -> Select[*tuple[Any, ...]]:
+        """Sums of a cube's cells by version, part and step."""
+        part = self.part(cube.table).label("part")
+        return self.query(cube, span, "version", part, step_of(cube.table, span), *by, sums=sums, of=of)
 
     def part(self, table: Any) -> Any:
         """Column of the slice, null where all are put together."""
         if self.slice is not None:
             return literal(self.slice)
         return table.c.slice if self.by_slice else literal(None)
-
-
-def in_span(table: Any, span: SeriesSpan) -> list[ColumnElement[bool]]:
-    """Condition on the minutes of a table of counts."""
-    return [table.c.minute_us >= span.since_us, table.c.minute_us < span.until_us]
 
 
 def step_of(table: Any, span: SeriesSpan) -> Any:
@@ -77,10 +86,7 @@ def step_of(table: Any, span: SeriesSpan) -> Any:
 
 def first_minute(connection: Connection, model: str) -> int | None:
     """Minute of a model's first counted records; None without any."""
-    found: int | None = connection.scalar(
-        select(func.min(_RECORD.c.minute_us)).where(_RECORD.c.model == model)
-    )
-    return found
+    return RECORDS.first(connection, model)
 
 
 def last_minute(connection: Connection, model: str, *, now_us: int) -> int | None:
@@ -88,9 +94,7 @@ def last_minute(connection: Connection, model: str, *, now_us: int) -> int | Non
 
     Later ones are of a clock that was set back since.
     """
-    own = _RECORD.c.model == model, _RECORD.c.minute_us <= now_us
-    found: int | None = connection.scalar(select(func.max(_RECORD.c.minute_us)).where(*own))
-    return found
+    return RECORDS.last(connection, model, until_us=now_us)
 
 
 def with_largest_slices(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> tuple[SeriesCut, int]:
@@ -100,13 +104,12 @@ def with_largest_slices(connection: Connection, wanted: SeriesCut, span: SeriesS
     """
     if not wanted.is_by_slice:
         return wanted, 0
-    newest = select(func.max(_RECORD.c.minute_us)).where(*wanted.cut(_RECORD), *in_span(_RECORD, span))
-    since = max(span.since_us, (connection.scalar(newest) or 0) - DAY_US)
+    cells = RECORDS.table.c
+    newest = connection.scalar(wanted.query(RECORDS, span).with_only_columns(func.max(cells.minute_us)))
     query = (
-        select(_RECORD.c.slice)
-        .where(*wanted.cut(_RECORD), *in_span(_RECORD, span), _RECORD.c.minute_us >= since)
-        .group_by(_RECORD.c.slice)
-        .order_by(func.sum(_RECORD.c.records).desc(), _RECORD.c.slice)
+        wanted.query(RECORDS, span, "slice")
+        .where(cells.minute_us >= (newest or 0) - DAY_US)
+        .order_by(func.sum(cells.records).desc(), cells.slice)
     )
     slices = connection.scalars(query).all()
     return replace(wanted, slices=tuple(slices[:MOST_SLICES])), max(0, len(slices) - MOST_SLICES)
@@ -116,11 +119,9 @@ def record_steps(
     connection: Connection, wanted: SeriesCut, span: SeriesSpan, *, counted: Counted = "records"
 ) -> dict[VersionSlice, Steps]:
     """Records, or entities, of the champion's slot by version, slice and step."""
-    counts = _by_minute(_RECORD, _RECORD.c[counted], wanted, span).subquery()
-    step = step_of(counts, span)
-    query = select(counts.c.version, counts.c.part, step, func.sum(counts.c.n).label("n"))
-    query = query.group_by(counts.c.version, counts.c.part, step)
-    return _by_part(connection, query)
+    counts = _by_minute(RECORDS, wanted, span, sums=(counted,)).subquery()
+    keys = counts.c.version, wanted.part(counts).label("part"), step_of(counts, span)
+    return _by_part(connection, select(*keys, func.sum(counts.c[counted])).group_by(*keys))
 
 
 def record_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> list[SeriesRow]:
@@ -143,21 +144,17 @@ def flag_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> 
     names = _assertions(connection, wanted)
     if not names:
         return []
-    before = (_FLAG.c.slot, _FLAG.c.assertion)
-    counted = _by_minute(_FLAG, _FLAG.c.flags, wanted, span, before=before)
-    counted = counted.where(_FLAG.c.slot.in_(_slots(connection, wanted.model)), _FLAG.c.assertion.in_(names))
-    counts = counted.subquery()
-    step, is_champion = step_of(counts, span), (counts.c.slot == CHAMPION).label("is_champion")
-    keys = (counts.c.assertion, is_champion, counts.c.version, counts.c.part, step)
-    query = select(*keys, func.sum(counts.c.n).label("n")).group_by(*keys)
+    of = {"slot": tuple(_slots(connection, wanted.model)), "assertion": tuple(names)}
+    counts = _by_minute(FLAGS, wanted, span, "slot", "assertion", sums=("flags",), of=of).subquery()
+    is_champion, part = (counts.c.slot == CHAMPION).label("is_champion"), wanted.part(counts).label("part")
+    keys = counts.c.assertion, is_champion, counts.c.version, part, step_of(counts, span)
+    query = select(*keys, func.sum(counts.c.flags).label("n")).group_by(*keys)
     flags: dict[tuple[str, bool, VersionSlice], Steps] = {}
     for row in connection.execute(query):
         own = row.assertion, bool(row.is_champion), (row.version, row.part)
         flags.setdefault(own, {})[row.step] = int(row.n)
-    judged = {
-        True: record_steps(connection, wanted, span),
-        False: _challenger_steps(connection, wanted, span),
-    }
+    beside = wanted.steps(MEASURES, span, sums=("records",), of={"measure": "judged"})
+    judged = {True: record_steps(connection, wanted, span), False: _by_part(connection, beside)}
     return [
         _share_series(name, of, flags.get((name, is_own, of), {}), records, span, is_own)
         for name in names
@@ -177,14 +174,8 @@ def flagged_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) 
     wanted
         With the assertion's name.
     """
-    step, part = step_of(_FLAG, span), wanted.part(_FLAG).label("part")
-    query = (
-        select(_FLAG.c.version, part, step, func.sum(_FLAG.c.entities).label("n"))
-        .where(*wanted.cut(_FLAG), *in_span(_FLAG, span))
-        .where(_FLAG.c.slot == CHAMPION, _FLAG.c.assertion == wanted.name)
-        .group_by(_FLAG.c.version, part, step)
-    )
-    flagged = _by_part(connection, query)
+    own = flags_of(wanted.name or "")
+    flagged = _by_part(connection, wanted.steps(FLAGS, span, sums=("entities",), of=own))
     seen = record_steps(connection, wanted, span, counted="entities")
     found = []
     for of, steps in sorted(seen.items(), key=_order):
@@ -219,8 +210,13 @@ def _share_series(
 
 
 def _by_minute(
-    table: Any, number: Any, wanted: SeriesCut, span: SeriesSpan, *, before: Sequence[Any] = ()
-) -> Select[Any]:
+    cube: Cube,
+    wanted: SeriesCut,
+    span: SeriesSpan,
+    *before: str,
+    sums: Sequence[str],
+    of: Mapping[str, Any] | None = None,
+) -> Select[*tuple[Any, ...]]:
     """Counts by minute in the order of a table's key: summed as they are read, without a sort.
 
     Parameters
@@ -228,28 +224,14 @@ def _by_minute(
     before
         Columns of the key between model and minute.
     """
-    keys = [*before, table.c.minute_us, table.c.version, *([table.c.slice] if wanted.is_by_slice else [])]
-    columns = (*before, table.c.minute_us, table.c.version, wanted.part(table).label("part"))
-    query = select(*columns, func.sum(number).label("n")).where(*wanted.cut(table), *in_span(table, span))
-    return query.group_by(*keys)
+    by = *before, "minute_us", "version", *(["slice"] if wanted.is_by_slice else [])
+    return wanted.query(cube, span, *by, sums=sums, of=of)
 
 
-def _challenger_steps(
-    connection: Connection, wanted: SeriesCut, span: SeriesSpan
-) -> dict[VersionSlice, Steps]:
-    step, part = step_of(_MEASURE, span), wanted.part(_MEASURE).label("part")
-    query = (
-        select(_MEASURE.c.version, part, step, func.sum(_MEASURE.c.records).label("n"))
-        .where(*wanted.cut(_MEASURE), *in_span(_MEASURE, span), _MEASURE.c.measure == "judged")
-        .group_by(_MEASURE.c.version, part, step)
-    )
-    return _by_part(connection, query)
-
-
-def _by_part(connection: Connection, query: Select[Any]) -> dict[VersionSlice, Steps]:
+def _by_part(connection: Connection, query: Select[*tuple[Any, ...]]) -> dict[VersionSlice, Steps]:
     found: dict[VersionSlice, Steps] = {}
-    for row in connection.execute(query):
-        found.setdefault((row.version, row.part), {})[row.step] = int(row.n)
+    for version, part, step, count in connection.execute(query):
+        found.setdefault((version, part), {})[step] = int(count)
     return found
 
 

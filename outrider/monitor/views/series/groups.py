@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func
 
 from outrider.assertions.flags.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.assertions.statistics.performance import UNKNOWN, Estimated
@@ -19,19 +19,17 @@ from outrider.behavioral_tests.counted_groups import GroupCells, counted_metrics
 from outrider.behavioral_tests.fairness import GroupMetrics
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.ledger.class_words import class_word
+from outrider.dataops.ledger.cube import GROUPS
 from outrider.dataops.ledger.group_columns import columns_of
 from outrider.dataops.ledger.minutes import minute_of, minutes_of
 from outrider.dataops.ledger.outcomes import judged_versions, outcomes_of, standing
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.ledger.targets import declared_number
-from outrider.dataops.state.series_tables import GroupCount
-from outrider.dataops.state.tables import table_of
 
-from .counts import in_span, step_of
+from .counts import step_of
 from .figures import SeriesKey, SeriesRow
 from .span import SeriesSpan
 
-_GROUP = table_of(GroupCount)
 Places = NDArray[np.intp]
 
 
@@ -87,19 +85,16 @@ class _Version:
 
 def grouped_by(connection: Connection, model: str) -> list[str]:
     """Attributes that records were counted by."""
-    query = select(_GROUP.c.attribute).where(_GROUP.c.model == model).distinct()
-    return sorted(connection.scalars(query))
+    return sorted(connection.scalars(GROUPS.query(model, "attribute")))
 
 
 def answers_of(connection: Connection, model: str, attribute: str, span: SeriesSpan) -> dict[str, int]:
     """Records of a range by answer, rarest first."""
-    records = func.sum(_GROUP.c.records)
-    query = (
-        select(_GROUP.c.predicted, records)
-        .where(*_own(model, attribute), *in_span(_GROUP, span), ~_GROUP.c.is_labelled)
-        .group_by(_GROUP.c.predicted)
-        .order_by(records, _GROUP.c.predicted)
+    of = {"attribute": attribute, "is_labelled": False}
+    query = GROUPS.query(
+        model, "predicted", sums=("records",), since_us=span.since_us, until_us=span.until_us, of=of
     )
+    query = query.order_by(func.sum(GROUPS.table.c.records), GROUPS.table.c.predicted)
     return {name: int(n) for name, n in connection.execute(query)}
 
 
@@ -174,19 +169,15 @@ def _check_class(asked: str, positive: str, rows: Sequence[Any]) -> None:
         )
 
 
-def _own(model: str, attribute: str) -> tuple[Any, Any]:
-    return _GROUP.c.model == model, _GROUP.c.attribute == attribute
-
-
 def _rows(connection: Connection, wanted: GroupCut, attribute: str, span: SeriesSpan) -> Sequence[Any]:
-    step = step_of(_GROUP, span)
-    keys = [_GROUP.c[one] for one in ("version", "part", "is_labelled", "predicted", "label", "hit")]
-    sums = [func.sum(_GROUP.c[one]).label(one) for one in ("records", "entities", "weight", "squares")]
-    query = select(step, *keys, *sums).where(*_own(wanted.model, attribute), *in_span(_GROUP, span))
-    if wanted.version is not None:
-        query = query.where(_GROUP.c.version == wanted.version)
-    left = func.sum(_GROUP.c.records) > 0  # none where all labels of an old cell were withdrawn
-    return connection.execute(query.group_by(step, *keys).having(left)).all()
+    keys = ("version", "part", "is_labelled", "predicted", "label", "hit")
+    query = GROUPS.query(
+        wanted.model, step_of(GROUPS.table, span), *keys,
+        sums=GROUPS.sums, since_us=span.since_us, until_us=span.until_us,
+        of={"attribute": attribute, "version": wanted.version},
+    )  # fmt: skip
+    left = func.sum(GROUPS.table.c.records) > 0  # none where all labels of an old cell were withdrawn
+    return connection.execute(query.having(left)).all()
 
 
 @dataclass(frozen=True, slots=True)

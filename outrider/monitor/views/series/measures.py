@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func
 
 from outrider.assertions.statistics.performance import Estimated, MeasureHistogram
-from outrider.dataops.state.series_tables import MeasureCount
-from outrider.dataops.state.tables import table_of
+from outrider.dataops.ledger.cube import MEASURES
 
-from .counts import SeriesCut, in_span, step_of
+from .counts import SeriesCut
 from .figures import SeriesKey, SeriesRow, group_cells, rows_by_step
 from .span import SeriesSpan
 
-_COUNT = table_of(MeasureCount)
 Statistic = Callable[[MeasureHistogram], Estimated]
 
 
@@ -84,21 +82,18 @@ def mean_series(
 
 def _cells(connection: Connection, wanted: SeriesCut, span: SeriesSpan, stored: str) -> "_Cells":
     """Counts of one measure, or of all whose name begins so."""
-    step, part = step_of(_COUNT, span), wanted.part(_COUNT).label("part")
-    sums = [func.sum(_COUNT.c[name]).label(name) for name in ("records", "weight", "squares", "total")]
-    own = _COUNT.c.measure == stored
+    cells = MEASURES.table.c
+    own = cells.measure == stored
     if stored.endswith(":"):
         # Up to the next letter behind the colon: a range, which the key of the table finds.
-        own = (_COUNT.c.measure >= stored) & (_COUNT.c.measure < stored[:-1] + ";")
+        own = (cells.measure >= stored) & (cells.measure < stored[:-1] + ";")
         if wanted.name is not None:
-            own = _COUNT.c.measure == stored + wanted.name
-    keys = (_COUNT.c.measure, _COUNT.c.version, part, step, _COUNT.c.bucket)
+            own = cells.measure == stored + wanted.name
     query = (
-        select(*keys, *sums)
-        .where(*wanted.cut(_COUNT), *in_span(_COUNT, span), own)
-        .group_by(*keys)
-        .having(func.sum(_COUNT.c.records) > 0)
-        .order_by(_COUNT.c.measure, _COUNT.c.version, part, _COUNT.c.bucket)
+        wanted.steps(MEASURES, span, "measure", "bucket", sums=MEASURES.sums)
+        .where(own)
+        .having(func.sum(cells.records) > 0)
+        .order_by(cells.measure, cells.version, wanted.part(MEASURES.table), cells.bucket)
     )
     return _Cells.of(connection.execute(query).all())
 

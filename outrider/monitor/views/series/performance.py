@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, literal, select
+from sqlalchemy import Connection, func, literal
 
 from outrider.assertions.comparison.matching import NUMERIC_SHARE
 from outrider.assertions.flags.quality import LEAST_ASKED, LEAST_ASKED_SHARE
@@ -36,6 +36,7 @@ from outrider.assertions.statistics.performance import (
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.ledger.class_scores import BUCKETS
 from outrider.dataops.ledger.class_words import NUMBER
+from outrider.dataops.ledger.cube import OUTCOMES, SCORES
 from outrider.dataops.ledger.minutes import minute_of, minutes_of
 from outrider.dataops.ledger.outcomes import (
     CONFIDENCES,
@@ -48,15 +49,12 @@ from outrider.dataops.ledger.outcomes import (
 )
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.ledger.targets import declared_number
-from outrider.dataops.state.series_tables import OutcomeCount, ScoreCount
-from outrider.dataops.state.tables import table_of
 
-from .counts import SeriesCut, VersionSlice, in_span, record_steps, share, step_of
+from .counts import SeriesCut, VersionSlice, record_steps, share
 from .figures import SeriesKey, SeriesRow, group_cells, rows_by_step
 from .measures import mean_series
 from .span import SeriesSpan
 
-_OUTCOME, _SCORE = table_of(OutcomeCount), table_of(ScoreCount)
 FIGURES: Mapping[str, Callable[[OutcomeCells], Estimated]] = {
     "accuracy": accuracy,
     "f1": macro_f1,
@@ -214,15 +212,9 @@ def _labelled(
 
 
 def _rows(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> Sequence[Any]:
-    step, part = step_of(_OUTCOME, span), wanted.part(_OUTCOME).label("part")
-    cell = (_OUTCOME.c[one] for one in ("predicted", "label", "hit", "bucket"))
-    keys = (_OUTCOME.c.version, part, step, *cell)
-    sums = [
-        func.sum(_OUTCOME.c[name]).label(name)
-        for name in ("records", "weight", "squares", "confidence", "brier")
-    ]
-    query = select(*keys, *sums).where(*wanted.cut(_OUTCOME), *in_span(_OUTCOME, span)).group_by(*keys)
-    left = func.sum(_OUTCOME.c.records) > 0  # none where all labels of an old cell were withdrawn
+    cell = ("predicted", "label", "hit", "bucket")
+    query = wanted.steps(OUTCOMES, span, *cell, sums=OUTCOMES.sums)
+    left = func.sum(OUTCOMES.table.c.records) > 0  # none where all labels of an old cell were withdrawn
     return connection.execute(query.having(left)).all()
 
 
@@ -250,12 +242,9 @@ def _counted(rows: Sequence[Any]) -> _Counted:
 
 def _scored(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> _Scored:
     """Cells of the stored counts of scores."""
-    step, part = step_of(_SCORE, span), wanted.part(_SCORE).label("part")
-    cell = (_SCORE.c[one] for one in ("of_class", "place", "bucket", "is_label"))
-    keys = (_SCORE.c.version, part, step, *cell)
-    sums = [func.sum(_SCORE.c[name]).label(name) for name in ("records", "weight", "squares")]
-    query = select(*keys, *sums).where(*wanted.cut(_SCORE), *in_span(_SCORE, span)).group_by(*keys)
-    rows = connection.execute(query.having(func.sum(_SCORE.c.records) > 0)).all()
+    cell = ("of_class", "place", "bucket", "is_label")
+    query = wanted.steps(SCORES, span, *cell, sums=SCORES.sums)
+    rows = connection.execute(query.having(func.sum(SCORES.table.c.records) > 0)).all()
     cells = ScoreCells(
         numbered([row.of_class for row in rows], frozenset()),
         np.array([row.bucket for row in rows], dtype=np.int64),
@@ -351,12 +340,8 @@ def _rooted(row: SeriesRow) -> SeriesRow:
 
 def stored_convention(connection: Connection, model: str) -> ScoreConvention | None:
     """Notice of the convention of all stored scores of a model."""
-    keys = [_OUTCOME.c[one] for one in ("version", "predicted", "label", "hit", "bucket")]
-    sums = [
-        func.sum(_OUTCOME.c[name]).label(name)
-        for name in ("records", "weight", "squares", "confidence", "brier")
-    ]
-    query = select(*keys, literal(0).label("step"), literal("").label("part"), *sums).group_by(*keys)
-    left = func.sum(_OUTCOME.c.records) > 0
-    rows = connection.execute(query.where(_OUTCOME.c.model == model).having(left)).all()
+    nowhere = literal(0).label("step"), literal("").label("part")
+    cell = ("version", "predicted", "label", "hit", "bucket")
+    query = OUTCOMES.query(model, *cell, *nowhere, sums=OUTCOMES.sums)
+    rows = connection.execute(query.having(func.sum(OUTCOMES.table.c.records) > 0)).all()
     return score_convention(_counted(rows).cells)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions.times import utc_text
-from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, Ages
+from outrider.dataops.ledger.cube import Cube
+from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US
 
 Versus = Literal["previous", "day", "week"]
 MOST_POINTS = 300
@@ -76,7 +77,7 @@ def span_of(
     step_us: int | None,
     now_us: int,
     first_us: int | None,
-    ages: Sequence[Ages],
+    ages: Sequence[Cube],
 ) -> SeriesSpan:
     """Range and step as asked for, or fitting.
 

@@ -16,7 +16,7 @@ from outrider.monitor.web.pictures import png
 
 from .cases import cases_of, picture_of, plots_of
 from .matrix import COLUMNS, STATUSES, read_detail, read_matrix
-from .written_cases import CaseWriter, Wanted
+from .written_cases import CaseWanted, CaseWriter
 
 SKIP_DIGITS = 6
 
@@ -84,7 +84,7 @@ def add_case_form(service: Service, model: str, form: Fields) -> Response:
     label = form.get("label", "").strip() or None
     back = after_form(form)
     try:
-        wanted = Wanted(flag=form.get("flag", ""), mode=mode, label=label, by="page")
+        wanted = CaseWanted(flag=form.get("flag", ""), mode=mode, label=label, by="page")
         made = service.one(CaseWriter).make(model, wanted)
         added = service.one(CaseWriter).add(model, made)
     except ProblemError as error:

@@ -1,11 +1,9 @@
 """Routes of behavioral tests: outcomes by version, live ones, published ones, new cases."""
 
-import dataclasses
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Depends, Query, Request
-from pydantic import Field, model_validator
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
@@ -15,7 +13,7 @@ from outrider.dataops.flags.live_rates import LiveRateView, list_rates
 from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
-from outrider.monitor.http.common import RequestBody, timed
+from outrider.monitor.http.common import iso
 from outrider.monitor.http.declared import FieldsOf, Time, declared
 from outrider.monitor.http.limits import BodyBounds, ClientGone, read_body
 from outrider.monitor.http.problem import ProblemError, problem
@@ -29,7 +27,7 @@ from outrider.monitor.views.service import Service
 from .changes import Change
 from .matrix import COLUMNS, Column, Matrix, VersionCell, VersionsRow, read_detail, read_matrix
 from .published import OutcomesGiven, read_outcomes
-from .written_cases import AddedCase, CaseWriter, Wanted, as_json
+from .written_cases import AddedCase, CaseWanted, CaseWriter, as_json
 
 _BODY = {
     "requestBody": {
@@ -69,36 +67,28 @@ OutcomeFacts: TypeAlias = Annotated[
         },
     ),
 ]
-VersionFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(Column, "MatrixVersion", times=True)]
-
-
-class MatrixCell(TypedDict):
-    """One test for one version: outcome, change, rate on live traffic."""
-
-    outcome: CellOutcome | None
-    change: Change | None
-    live: LiveRateFacts | None
-
-
-class MatrixRow(TypedDict):
-    """One test over the versions."""
-
-    capability: str
-    kind: str
-    suite: str
-    test: str
-    description: str
-    cells: dict[str, MatrixCell]
-
-
-class BehaviorMatrix(TypedDict):
-    """Tests by capability with model versions as columns."""
-
-    model: str
-    versions: list[VersionFacts]
-    older: int
-    capabilities: tuple[str, ...]
-    rows: list[MatrixRow]
+VERSION = FieldsOf(Column, "MatrixVersion", times=True)
+VersionFacts: TypeAlias = Annotated[dict[str, Any], VERSION]
+CELL = FieldsOf(
+    VersionCell,
+    "MatrixCell",
+    about="One test for one version: outcome, change, rate on live traffic.",
+    more={"outcome": CellOutcome | None, "change": Change | None, "live": LiveRateFacts | None},
+)
+_ROW = FieldsOf(
+    VersionsRow,
+    "MatrixRow",
+    about="One test over the versions.",
+    more={"cells": dict[str, Annotated[dict[str, Any], CELL]]},
+)
+MATRIX = FieldsOf(
+    Matrix,
+    "BehaviorMatrix",
+    about="Tests by capability with model versions as columns.",
+    without=("columns",),
+    more={"versions": list[VersionFacts], "rows": list[Annotated[dict[str, Any], _ROW]]},
+)
+BehaviorMatrix: TypeAlias = Annotated[dict[str, Any], MATRIX]
 
 
 class OutcomeReport(TypedDict):
@@ -132,7 +122,7 @@ def matrix(
     found = read_matrix(
         service.engine, model, capability=capability, status=status, skip=skip, columns=columns
     )
-    return encoded(matrix_json(found))
+    return encoded(MATRIX.body(found, versions=found.columns))
 
 
 @view(
@@ -147,10 +137,10 @@ def outcome(service: Service, model: str, version: str, suite: str, test: str) -
     found = read_detail(service.engine, model, version, suite, test)
     if found is None:
         raise NotFound(f"no outcome of {suite}/{test} is stored for {model}@{version}")
-    cell = _cell(found.cell)
+    cell, stored = CELL.body(found.cell), dict(found.outcome)
     body: OutcomeReport = {
-        "version": column_json(found.column),
-        "outcome": timed(dict(found.outcome)),
+        "version": VERSION.body(found.column),
+        "outcome": stored | {"at": iso(stored.pop("at_us"))},
         "change": cell["change"],
         "live": cell["live"],
     }
@@ -177,45 +167,6 @@ def publish(service: Service, model: str, body: Annotated[bytes, Depends(_body_o
     with write(service.engine) as connection:
         suite_outcomes.keep(connection, model, given.version, found, source=given.source, now_us=now_us())
     return {"model": model, "version": given.version, "kept": len(found)}
-
-
-def matrix_json(found: Matrix) -> BehaviorMatrix:
-    """Matrix as JSON."""
-    return {
-        "model": found.model,
-        "versions": [column_json(column) for column in found.columns],
-        "older": found.older,
-        "capabilities": found.capabilities,
-        "rows": [_row(row) for row in found.rows],
-    }
-
-
-def column_json(column: Column) -> VersionFacts:
-    """Version as JSON."""
-    return timed(dataclasses.asdict(column))
-
-
-def _row(row: VersionsRow) -> MatrixRow:
-    return {
-        "capability": row.capability,
-        "kind": row.kind,
-        "suite": row.suite,
-        "test": row.test,
-        "description": row.description,
-        "cells": {version: _cell(cell) for version, cell in row.cells.items()},
-    }
-
-
-def _cell(cell: VersionCell) -> MatrixCell:
-    outcome = None if cell.outcome is None else timed(dataclasses.asdict(cell.outcome))
-    if outcome is not None:
-        for name in _NAMED:
-            del outcome[name]
-    return {
-        "outcome": outcome,
-        "change": cell.change,
-        "live": None if cell.live is None else timed(dataclasses.asdict(cell.live)),
-    }
 
 
 class LiveSuite(TypedDict):
@@ -258,27 +209,6 @@ def suites(service: Service, model: str) -> Response:
     )
 
 
-class CaseWanted(RequestBody):
-    """Request to turn a record into a test case."""
-
-    flag: str | None = None
-    record_id: str | None = None
-    mode: Literal["mft", "inv"] = "mft"
-    label: Any = None
-    variants: list[dict[str, Any]] | None = Field(default=None, min_length=1, max_length=100)
-    test: str | None = Field(default=None, min_length=1, max_length=200)
-    by: str = Field(default="human", max_length=200)
-    write: bool = True
-
-    @model_validator(mode="after")
-    def _one(self) -> "CaseWanted":
-        if (self.flag is None) == (self.record_id is None):
-            raise ValueError("flag or record_id expected, and only one of them")
-        if self.label is not None and self.mode == "inv":
-            raise ValueError("label belongs to mode mft: an invariance needs no right answer")
-        return self
-
-
 class DraftCase(TypedDict):
     """Test as a draft for the suite file. Nothing was written."""
 
@@ -302,8 +232,7 @@ def add_case(service: Service, model: str, body: CaseWanted, response: Response)
     file, 200 when it was there; with `"write": false` the case alone. 409 when no right answer or no
     changed copy is known.
     """
-    wanted = Wanted(body.flag, body.record_id, body.mode, body.label, body.variants, body.test, body.by)
-    test = service.one(CaseWriter).make(model, wanted)
+    test = service.one(CaseWriter).make(model, body)
     if not body.write:
         response.status_code = 200
         return {"test": as_json(test)}

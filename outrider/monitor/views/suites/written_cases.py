@@ -1,12 +1,12 @@
 """Flagged records as suite file cases, read from stores, unrun."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from pydantic import Field, model_validator
 
 from outrider.assertions import Batch
 from outrider.behavioral_tests.suite_file import WrittenTest, add_case
@@ -18,15 +18,14 @@ from outrider.dataops.journal.stored_rows import has_row
 from outrider.dataops.payloads.columns import forms_of
 from outrider.dataops.payloads.payloads import payload_columns
 from outrider.errors import ConfigError
-from outrider.monitor.http.common import known_model
+from outrider.monitor.http.common import RequestBody, known_model
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.payloads import open_payloads
 from outrider.monitor.views.service import Service
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class CaseWanted(RequestBody):
     """Request to turn a record into a test case."""
 
     flag: str | None = None
@@ -34,12 +33,21 @@ class Wanted:
     mode: Mode = "mft"
     label: Any = None
     """The right answer; None takes the label that came, else what assertions propose."""
-    variants: Sequence[Mapping[str, Any]] | None = None
+    variants: list[dict[str, Any]] | None = Field(default=None, min_length=1, max_length=100)
     """Changed copies of the inputs for ``inv``; None takes that of the live test that failed."""
-    test: str | None = None
+    test: str | None = Field(default=None, min_length=1, max_length=200)
     """Name of the test for given variants."""
-    by: str = "human"
+    by: str = Field(default="human", max_length=200)
     """Who says so."""
+    write: bool = True
+
+    @model_validator(mode="after")
+    def _one(self) -> "CaseWanted":
+        if (self.flag is None) == (self.record_id is None):
+            raise ValueError("flag or record_id expected, and only one of them")
+        if self.label is not None and self.mode == "inv":
+            raise ValueError("label belongs to mode mft: an invariance needs no right answer")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class CaseWriter:
     def __init__(self, service: Service) -> None:
         self._engine, self._blocks, self._settings = service.engine, service.blocks, service.settings
 
-    def make(self, model: str, wanted: Wanted) -> WrittenTest:
+    def make(self, model: str, wanted: CaseWanted) -> WrittenTest:
         """A test whose one case is the record.
 
         Raises

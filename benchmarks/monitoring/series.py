@@ -27,8 +27,8 @@ from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.series_tables import MeasureCount, OutcomeCount
 from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount
-from outrider.monitor.queries.series.answer import SeriesRequest, performance_json, series_json
-from outrider.monitor.queries.series.counts import SeriesCut
+from outrider.monitor.views.series.answer import SeriesRequest, performance_json, series_json
+from outrider.monitor.views.series.counts import SeriesCut
 
 NOW_US = 1_790_000_000_000_000 // HOUR_US * HOUR_US + 30 * MINUTE_US
 MINUTES = 1440

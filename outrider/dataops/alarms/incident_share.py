@@ -20,17 +20,15 @@ from outrider.dataops.ledger.stated_values import slice_words, version_words
 from .incident_row import IncidentRow, IncidentShare
 
 RECENT_MINUTES, MOST_MINUTES = 5, 60
-"""What happened in these is now, and in more where few entities came."""
+"""Recent minutes, and the most where few entities came."""
 ENOUGH = 30
-"""Entities that a share is of, where the last hour has as many."""
+"""Entities that a share needs, where the last hour has as many."""
 QUIET_MINUTES = 15
-"""Minutes without a record behind which a share is that of an earlier time; a stretch of a highest share."""
+"""Minutes without a record after which a share is a past one; also the stretch of a highest share."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """Assertion with slice and version; None for all."""
-
     assertion: str
     slice: str | None
     version: str | None
@@ -48,10 +46,7 @@ class _Stream:
 
 
 def read_share(connection: Connection, row: IncidentRow, *, now_us: int) -> IncidentShare | None:
-    """Share of an incident of flags.
-
-    None of other kinds, and where nothing was counted since the onset.
-    """
+    """Share of an incident of flags; None for other kinds, and without counts since the onset."""
     if row.kind != "flags":
         return None
     if row.resolved_us is not None and "share" in row.details:
@@ -111,7 +106,6 @@ def _onset_us(row: IncidentRow) -> int:
 def _minutes(
     connection: Connection, cube: Cube, model: str, of: Mapping[str, str | None], begin: int, stop: int
 ) -> dict[int, int]:
-    """Entities by minute."""
     rows = connection.execute(
         cube.query(model, "minute_us", sums=("entities",), since_us=begin, until_us=stop, of=of)
     )
@@ -119,7 +113,6 @@ def _minutes(
 
 
 def _since(seen: Mapping[int, int], until: int) -> int:
-    """Begin of the last five minutes, or of as many of the last hour as have enough entities."""
     count = 0
     for back in range(1, MOST_MINUTES + 1):
         begin = until - back * MINUTE_US
@@ -135,7 +128,6 @@ def _share(hits: Mapping[int, int], seen: Mapping[int, int], since: int, until: 
 
 
 def _highest(hits: Mapping[int, int], seen: Mapping[int, int]) -> float | None:
-    """Highest share of quarters of an hour by the clock that have enough entities."""
     width = QUIET_MINUTES * MINUTE_US
     quarters = (
         _share(hits, seen, at, at + width) for at in sorted({minute - minute % width for minute in seen})

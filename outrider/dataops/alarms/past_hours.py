@@ -17,20 +17,15 @@ from .rate_alarms import Floats, PastHours, Stream
 
 @dataclass(slots=True)
 class StoredHours:
-    """Sums by hour of a model's counts in earlier weeks.
-
-    Of the weeks before what :class:`MinuteCounts` holds, and only of assertions that are about to alarm; read
-    again with every hour.
-    """
+    """Sums by hour of a model's counts in the weeks before :class:`MinuteCounts`, for assertions about
+    to alarm; read again each hour."""
 
     model: str
     first: int = 0
     stop: int = 0
     _known: dict[str, dict[str, Floats]] = field(default_factory=dict)
-    """By assertion (empty: seen) and slice, shape (hours,)."""
 
     def at(self, connection: Connection, counts: MinuteCounts) -> PastHours:
-        """Hours of the weeks before the newest complete minute."""
         span = counts.start_us // HOUR_US - WEEKS * WEEK - 1, counts.stop_us // HOUR_US - WEEK + 2
         if span != (self.first, self.stop):
             self.first, self.stop = span
@@ -38,7 +33,6 @@ class StoredHours:
         return partial(self._of, connection)
 
     def weeks(self, connection: Connection, *, since_us: int) -> int:
-        """Whole weeks of counts since a time, ``WEEKS`` at most."""
         oldest = RECORDS.first(connection, self.model, since_us=max(since_us, self.first * HOUR_US))
         now = self.stop + WEEK - 2
         return 0 if oldest is None else int(min(WEEKS, (now - oldest // HOUR_US) // WEEK))
@@ -52,7 +46,6 @@ class StoredHours:
         return Hours(self.first, np.minimum(hits, seen), seen)
 
     def _row(self, connection: Connection, assertion: str, part: str) -> Floats:
-        """Entities by hour, seen ones for the empty assertion."""
         if assertion not in self._known:
             self._known[assertion] = self._read(connection, assertion)
         return self._known[assertion].get(part, np.zeros(self.stop - self.first))

@@ -28,34 +28,29 @@ LOOKBACK_MINUTES = 11 * DAY
 _NEAR = 30
 """Minutes around the same time of earlier days."""
 _LEAST = 60
-"""Minutes from which there is a rhythm to speak of."""
+"""Fewest minutes of a rhythm."""
 _ODDS = 2.0
 _LABELS_EVERY = 10
-"""Minutes between two looks at labels: they are many, and seldom told by the minute."""
+"""Minutes between two checks of labels, which are many."""
 _LABEL = table_of(Label)
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Silence that the rhythm before does not explain."""
-
     model: str
     what: str
     since_us: int
     minutes: int
     share: float
-    """Of the minutes before in which something came."""
 
     @property
     def sentence(self) -> str:
-        """One line for people."""
         return (
             f"no {self.what} of {self.model} since {iso(self.since_us)}: {self.minutes} minutes, where "
             f"{self.share:.0%} of the minutes before had some"
         )
 
     def details(self, rule: AlarmRule) -> dict[str, Any]:
-        """Details of an incident as JSON."""
         at = iso(self.since_us)
         return {
             "onset": {"first": at, "likeliest": at, "last": iso(self.since_us + MINUTE_US)},
@@ -69,14 +64,7 @@ class Silence:
 class SilenceEvidence:
     """Evidence that records or labels have stopped.
 
-    Attributes
-    ----------
-    newest_us
-        Time of the newest; None where none ever came.
-    evidence
-        Logarithm; None where too little came to know a rhythm.
-    needed
-        Logarithm of the evidence at which silence is told.
+    ``evidence`` and ``needed`` are logarithms; None where no rhythm is known.
     """
 
     what: str
@@ -98,10 +86,8 @@ class SilenceWatch:
     model: str
     rule: AlarmRule
     begun_us: int | None = None
-    """First minute in which a worker looked."""
 
     def look(self, connection: Connection, now_us: int) -> list[Silence]:
-        """Find silence behind the last complete minute."""
         stop = minute_of(now_us)
         if self.begun_us is None:
             self.begun_us = stop
@@ -109,12 +95,11 @@ class SilenceWatch:
         return [one for one in found if one is not None]
 
     def has_come(self, connection: Connection, what: str, *, since_us: int, now_us: int) -> bool:
-        """True where something came since the minute of a time."""
         newest = self._newest(connection, what, now_us)
         return newest is not None and newest >= minute_of(since_us)
 
     def _newest(self, connection: Connection, what: str, now_us: int) -> int | None:
-        """Time of the newest; None without any. A clock that was ahead has left later ones."""
+        """Time of the newest, ignoring later ones of a clock that was ahead; None without any."""
         if what == "records":
             return RECORDS.last(connection, self.model, until_us=now_us)
         own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
@@ -124,7 +109,7 @@ class SilenceWatch:
         return newest
 
     def _minutes(self, connection: Connection, what: str, stop: int, now_us: int) -> NDArray[np.int64]:
-        """Minutes before ``stop`` in which something came, ascending; empty where there is no silence."""
+        """Minutes before ``stop`` in which something came, ascending; empty without silence."""
         newest = self._newest(connection, what, now_us)
         is_heard = newest is None or newest >= stop - MINUTE_US
         if is_heard or (what == "labels" and stop // MINUTE_US % _LABELS_EVERY):
@@ -132,7 +117,6 @@ class SilenceWatch:
         return self._came(connection, what, stop)
 
     def _came(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
-        """Minutes of the rhythm in which something came, ascending."""
         since = stop - LOOKBACK_MINUTES * MINUTE_US
         if what == "records":
             query = RECORDS.query(self.model, "minute_us", since_us=since, until_us=stop)
@@ -144,10 +128,7 @@ class SilenceWatch:
         return np.sort(np.array(connection.scalars(query).all(), dtype=np.int64))
 
     def evidence(self, connection: Connection, what: str, now_us: int) -> SilenceEvidence:
-        """Evidence that something has stopped, behind the last complete minute.
-
-        As if a worker had looked all the time: what it does not know is not held against it.
-        """
+        """Evidence that something has stopped, as if a worker had always looked."""
         stop, newest = minute_of(now_us), self._newest(connection, what, now_us)
         if newest is not None and newest >= stop - MINUTE_US:
             is_known = minute_of(newest) - self._oldest(connection, what) >= _LEAST * MINUTE_US
@@ -158,7 +139,6 @@ class SilenceWatch:
         return SilenceEvidence(what, newest, _lowest(came, int(came[-1]) + MINUTE_US, stop), self._needed)
 
     def _oldest(self, connection: Connection, what: str) -> int:
-        """Minute of the oldest; there is one."""
         if what == "records":
             return RECORDS.first(connection, self.model) or 0
         own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
@@ -167,7 +147,6 @@ class SilenceWatch:
 
     @property
     def _needed(self) -> float:
-        """Logarithm of the evidence at which silence is told."""
         return math.log(len(WHAT) * self.rule.horizon / self.rule.alpha)
 
     @staticmethod
@@ -187,18 +166,14 @@ class SilenceWatch:
 
 @dataclass(slots=True)
 class SilenceIncidents:
-    """Incidents of silence, over when something comes."""
-
     writer: IncidentWriter
     watch: SilenceWatch
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind, of records or labels."""
         return row.kind == SILENT and row.assertion in WHAT and "silent" not in row.details
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """Open and end incidents."""
         silent = {one.what: one for one in self.watch.look(connection, now_us)}
         for row in rows:
             if self.watch.has_come(connection, row.assertion, since_us=row.opened_us, now_us=now_us):
@@ -214,14 +189,13 @@ class SilenceIncidents:
 
 
 def _heard(came: NDArray[np.int64]) -> Bools:
-    """Minutes from the first to the last in which something came, shape (minutes,)."""
     heard = np.zeros((int(came[-1]) - int(came[0])) // MINUTE_US + 1, dtype=np.bool_)
     heard[(came - came[0]) // MINUTE_US] = True
     return heard
 
 
 def _lowest(came: NDArray[np.int64], since: int, stop: int) -> float:
-    """Evidence of the rhythm that a silence speaks least against; 0.0 without one complete minute of it."""
+    """Evidence of the rhythm that contradicts a silence least; 0.0 without a complete minute of it."""
     silent = (stop - since) // MINUTE_US
     if silent < 1:
         return 0.0
@@ -230,7 +204,7 @@ def _lowest(came: NDArray[np.int64], since: int, stop: int) -> float:
 
 
 def _rhythms(heard: Bools, begin: int, since: int, silent: int) -> list[Bools]:
-    """Minutes before: all, those of earlier days and those of a week ago about the time of the silence."""
+    """Minutes before: all, those of earlier days, and those of a week ago about the time of the silence."""
     minute = begin // MINUTE_US + np.arange(len(heard))
     middle = since // MINUTE_US + silent // 2
     near = max(_NEAR, silent // 2)

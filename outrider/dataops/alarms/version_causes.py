@@ -17,7 +17,6 @@ _BESIDE = math.log(20.0)
 """Likelihood ratio from which a version is worse than those that answer beside it."""
 _AS_MUCH = 0.99
 Sides = NDArray[np.float64]
-"""Hits and entities seen, before an onset and since, shape (2, 2)."""
 
 
 def with_versions(
@@ -29,15 +28,10 @@ def with_versions(
     *,
     usual: Usual,
 ) -> list[Cause]:
-    """Causes with the versions that explain the first one; ranked.
+    """Causes with the versions that explain the first one, ranked.
 
-    A version explains it where it is worse than those that answer beside it, or where it alone answers since
-    the onset and is new. Its share before is its own, or that of all others where it has few entities.
-
-    Parameters
-    ----------
-    told
-        Causes of one slice or of all records, the first one first.
+    A version explains it where it is worse than those beside it, or alone answers since the onset and is
+    new; its share before is its own, or that of all others where it has few entities.
     """
     first = told[0]
     key = first.assertion, first.slice
@@ -125,7 +119,6 @@ def worse_beside(
 def _by_slice(
     connection: Connection, counts: MinuteCounts, alarm: RateAlarm, version: str
 ) -> tuple[Sides, Sides]:
-    """Hits and entities since an onset by slice, of a version and of the others, shape (slices, 2)."""
     found: dict[str, Sides] = {}
     for at, cube, of in ((0, FLAGS, flags_of(alarm.assertion)), (1, RECORDS, {})):
         query = cube.query(
@@ -140,7 +133,6 @@ def _by_slice(
 
 
 def _standardized(own: Sides, others: Sides) -> tuple[float, float]:
-    """Share of the others with the mix of a version, and the entities that leave it its variance."""
     weight = own[:, 1] / own[:, 1].sum()
     share = others[:, 0].sum() / others[:, 1].sum()
     total = others[:, 1]

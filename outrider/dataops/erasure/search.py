@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
-from outrider.dataops.datasets.erasure.entities import rows_of_entities
+from outrider.dataops.datasets.erased import rows_of_entities
 from outrider.dataops.journal.entries import Block
 from outrider.dataops.journal.journal import DONE, Half, Journal, SqliteJournal
 from outrider.dataops.journal.stored_rows import StoredRows, read_stored

@@ -29,13 +29,7 @@ class ReviewRow:
 def give(
     connection: Connection, flag: str, *, is_error: bool, source: str, note: str = "", now_us: int
 ) -> ReviewRow:
-    """Review a flag; a later review replaces an earlier one.
-
-    Raises
-    ------
-    NotFound
-        If there is no such flag.
-    """
+    """Review a flag; a later review replaces an earlier one. NotFound without the flag."""
     found = connection.execute(select(_FLAG.c.model, _FLAG.c.assertion).where(_FLAG.c.id == flag)).first()
     if found is None:
         raise NotFound(f"no flag {flag!r}; `outrider flags --json` shows their ids")
@@ -47,7 +41,6 @@ def give(
 def list_reviews(
     connection: Connection, *, model: str | None = None, assertion: str | None = None, limit: int = 100
 ) -> list[ReviewRow]:
-    """Reviews, newest first."""
     query = select(_REVIEW).order_by(_REVIEW.c.at_us.desc(), _REVIEW.c.flag_id).limit(limit)
     if model is not None:
         query = query.where(_REVIEW.c.model == model)
@@ -57,6 +50,5 @@ def list_reviews(
 
 
 def reviews_of(connection: Connection, flags: Sequence[str]) -> dict[str, bool]:
-    """Reviews by flag: True where the model was wrong."""
     query = select(_REVIEW.c.flag_id, _REVIEW.c.is_error).where(among(_REVIEW.c.flag_id, flags))
     return {row.flag_id: row.is_error for row in connection.execute(query)}

@@ -25,17 +25,6 @@ AugmentInputs = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 
 class TorchLearner:
-    """Declared module: cross entropy of logits, or squared error of values.
-
-    Parameters
-    ----------
-    module
-        Its output is (rows, classes) logits for a classifier; trained on ``device``.
-    trains
-        Names of the parameters or submodules that may change, see
-        `outrider.dataops.training.freezing`; none for all.
-    """
-
     def __init__(
         self,
         module: torch.nn.Module,
@@ -53,7 +42,6 @@ class TorchLearner:
         self._device, self._source, self._note = torch.device(device), source, name
 
     def encode(self, rows: Batch, /) -> StepExamples:
-        """Inputs and labels as tensors; ValidationRefused where labels cannot be learned."""
         kind = rows.to_arrow().schema.field(self._label).type
         if pa.types.is_list(kind):
             raise ValidationRefused(
@@ -71,11 +59,9 @@ class TorchLearner:
         return StepExamples({"x": x, "y": torch.from_numpy(np.array(values, dtype=np.float32))}, rows.rows)
 
     def losses(self, examples: StepExamples, /) -> torch.Tensor:
-        """Loss of each row."""
         return self._loss(examples, "none")
 
     def mean_loss(self, examples: StepExamples, /) -> torch.Tensor:
-        """Mean loss of the rows."""
         loss = self._loss(examples, "mean")
         return loss if self._classes else loss.mean()
 
@@ -93,32 +79,26 @@ class TorchLearner:
         return torch.nn.functional.cross_entropy(out, y, reduction=reduction)
 
     def trained(self, work: Path, /) -> TrainedModel:  # noqa: ARG002 - weights alone are kept
-        """The module's weights."""
         self.module.eval()
         return TrainedModel(self._source, dump_weights(self.module.state_dict()), note=self._note)
 
 
-class TorchTrainer:
-    """Trainer of declared torch modules."""
-
-    def train(self, task: TrainingTask, report: Report) -> TrainedModel:
-        """Fine-tune the champion's module, or a fresh one."""
-        architecture = load_architecture(task.source.reference, task.base)
-        trains = tuple(task.options.get("trains", ()))
-        if task.champion is None:
-            module, trains = reinitialise(architecture, seed=task.seed), ()
-            note = "from scratch"
-        else:
-            module = load_weights(architecture(), task.weights or b"", name=task.champion)
-            note = f"fine-tuned from {task.champion.rpartition('@')[2]}"
-        learner = TorchLearner(
-            module, source=task.source, target=task.target, trains=trains, device=task.device, name=note
-        )
-        return improve(learner, task, report, augment=augment_of(task))
+def train_torch(task: TrainingTask, report: Report) -> TrainedModel:
+    architecture = load_architecture(task.source.reference, task.base)
+    trains = tuple(task.options.get("trains", ()))
+    if task.champion is None:
+        module, trains = reinitialise(architecture, seed=task.seed), ()
+        note = "from scratch"
+    else:
+        module = load_weights(architecture(), task.weights or b"", name=task.champion)
+        note = f"fine-tuned from {task.champion.rpartition('@')[2]}"
+    learner = TorchLearner(
+        module, source=task.source, target=task.target, trains=trains, device=task.device, name=note
+    )
+    return improve(learner, task, report, augment=augment_of(task))
 
 
 def reinitialise(architecture: Callable[[], torch.nn.Module], *, seed: int) -> torch.nn.Module:
-    """A module with fresh weights that depend on the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return architecture()

@@ -20,7 +20,6 @@ from .signals import DatasetCorrections, Figures, FlagRateRule, OpenIncident, Re
 
 MOST_INCIDENTS = 1_000
 MOST_RUNS = 100
-"""Newest jobs in which a row of failures is looked for."""
 LEVELS = ("info", "warning", "critical")
 _JOB, _CHANGE = table_of(Job), table_of(ChampionChange)
 _INCIDENT = table_of(Incident)
@@ -29,10 +28,8 @@ _TRIGGER, _ANSWERS = _JOB.c.params["trigger"].as_string(), _JOB.c.params["job"].
 
 
 def read_history(connection: Connection, model: str, *, now_us: int) -> RunHistory:
-    """Retrainings of a model so far, automatic ones apart.
-
-    Automatic are those that a trigger started. A comparison of all versions trains nothing, and is none.
-    """
+    """Retrainings of a model so far, with automatic ones apart; comparisons of all versions train
+    nothing and do not count."""
     own = _JOB.c.model == model, _JOB.c.kind == KIND, _TRIGGER.is_distinct_from(ROLLING)
     columns = _JOB.c.id, _JOB.c.status, _JOB.c.created_us, _TRIGGER.label("trigger"), _ANSWERS.label("job")
     newest = select(*columns).where(*own).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(MOST_RUNS)
@@ -56,10 +53,8 @@ def read_history(connection: Connection, model: str, *, now_us: int) -> RunHisto
 
 
 def _outcomes(runs: Sequence[Any], *, since_us: int) -> list[str]:
-    """Ends of automatic runs behind a time and the last retraining that a person asked for, newest first.
-
-    A run whose candidate was made elsewhere ends as that candidate does.
-    """
+    """Ends of automatic runs since a time and the last manual retraining, newest first; a run with a
+    candidate made elsewhere ends as that candidate does."""
     answered: dict[str, str] = {}
     found = []
     for run in runs:
@@ -75,10 +70,6 @@ def _outcomes(runs: Sequence[Any], *, since_us: int) -> list[str]:
 def read_flag_rates(
     connection: Connection, model: str, rules: Sequence[FlagRateRule], *, now_us: int
 ) -> dict[str, Figures]:
-    """Exact flags and records of the champion, by assertion.
-
-    Within each rule's hours of receipt.
-    """
     minutes = max((rule.history for rule in rules), default=0)
     since_us = minute_of(now_us) - (minutes - 1) * MINUTE_US
     until_us = now_us + 1
@@ -103,7 +94,6 @@ def read_flag_rates(
 
 
 def read_regressions(connection: Connection, model: str) -> list[Regression]:
-    """Behavioral tests that the champion fails and passed before."""
     champion = models.champion(connection, model)
     if champion is None:
         return []
@@ -118,11 +108,8 @@ def read_regressions(connection: Connection, model: str) -> list[Regression]:
 
 
 def read_incidents(connection: Connection, model: str, level: str) -> list[OpenIncident]:
-    """Open incidents of a level or above, the oldest first.
-
-    Those that propose to retrain count at any level. Muted ones are left out, and those that a sender or the
-    author of an assertion has to mend: a model learns nothing from them.
-    """
+    """Open, unmuted incidents of a level or above, oldest first; those that propose to retrain count
+    at any level, those that a sender or author must mend do not."""
     proposed = _INCIDENT.c.details["action"].as_string()
     query = select(_INCIDENT.c.id, _INCIDENT.c.level, _INCIDENT.c.assertion, _INCIDENT.c.opened_us).where(
         _INCIDENT.c.model == model,
@@ -135,10 +122,7 @@ def read_incidents(connection: Connection, model: str, level: str) -> list[OpenI
 
 
 def read_corrections(connection: Connection, scope: LabelScope) -> DatasetCorrections:
-    """Corrections since the dataset version that the champion learned from.
-
-    Those in later versions, and those that no version holds yet.
-    """
+    """Corrections since the dataset version that the champion learned from, committed or not."""
     champion = models.champion(connection, scope.model)
     base = None if champion is None else _learned_from(connection, champion.id, scope.dataset)
     if base is None:
@@ -153,7 +137,6 @@ def read_corrections(connection: Connection, scope: LabelScope) -> DatasetCorrec
 
 
 def _learned_from(connection: Connection, version: str, dataset: str) -> int | None:
-    """Newest number of a dataset that a version was made from."""
     edge = and_(_EDGE.c.child_kind == "model", _EDGE.c.child == version, _EDGE.c.parent_kind == "dataset")
     named = [text.rpartition("@") for text in connection.scalars(select(_EDGE.c.parent).where(edge))]
     return max((int(n) for name, _, n in named if name == dataset and n.isdecimal()), default=None)

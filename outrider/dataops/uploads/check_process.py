@@ -35,7 +35,7 @@ _ROWS = 2
 
 def check_onnx(path: Path, source: Source, *, champion: Path | None, of: str) -> None:
     """Refuse a file that fails, or differs in inputs or outputs."""
-    declared = _asked("onnx", path, source, also=() if champion is None else (champion,))
+    declared = check_apart("onnx", path, source, also=() if champion is None else (champion,))
     if champion is None:
         return
     own, theirs = declared["own"], declared["champion"]
@@ -53,15 +53,6 @@ def check_onnx(path: Path, source: Source, *, champion: Path | None, of: str) ->
                 )  # fmt: skip
 
 
-def check_folder(folder: Path, source: Source) -> None:
-    """Refuse weights that differ from the configuration, and broken tokenizers."""
-    _asked("hf", folder, source)
-
-
-def check_adapter(folder: Path, source: Source) -> None:
-    _asked("adapter", folder, source)
-
-
 def _fits(expected: Sequence[Any], got: Sequence[Any]) -> bool:
     """True for the same type and compatible dimensions."""
     (kind, dims), (own_kind, own) = expected, got
@@ -72,7 +63,8 @@ def _fits(expected: Sequence[Any], got: Sequence[Any]) -> bool:
     )  # fmt: skip
 
 
-def _asked(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) -> dict[str, Any]:
+def check_apart(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) -> dict[str, Any]:
+    """Forms that a confined process finds declared; ``WrongUpload`` with its refusal."""
     files = [path, *also] if path.is_file() else sorted(path.iterdir())
     request = {
         "kind": kind, "path": str(path.absolute()), "source": source.to_json(),

@@ -7,18 +7,18 @@ from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, own_flag_ids
 from outrider.dataops.ledger.counters import FLAGS_OF, RECORDS_OF
+from outrider.dataops.ledger.cube import FLAGS
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.rows import TableColumns, add_to_rows
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 
 _FLAG = table_of(Flag)
-_COUNT = table_of(FlagCount)
 _RECORD = table_of(Record)
 _PLACE = ("id", "slice", "entity", "is_unnamed")
 _NOWHERE = ("", "", False)
@@ -243,14 +243,6 @@ def _counted(
     assertions, minutes = {name for name, _ in groups}, {minute for _, minute in groups}
     if not assertions:
         return {}
-    query = (
-        select(_COUNT.c.assertion, _COUNT.c.minute_us, func.sum(_COUNT.c.flags).label("flags"))
-        .where(
-            _COUNT.c.model == effects.model,
-            _COUNT.c.slot == effects.owner,
-            _COUNT.c.assertion.in_(sorted(assertions)),
-            _COUNT.c.minute_us.in_(sorted(minutes)),
-        )
-        .group_by(_COUNT.c.assertion, _COUNT.c.minute_us)
-    )
-    return {(row.assertion, row.minute_us): int(row.flags) for row in connection.execute(query)}
+    of = {"slot": effects.owner, "assertion": tuple(sorted(assertions)), "minute_us": tuple(sorted(minutes))}
+    rows = connection.execute(FLAGS.query(effects.model, "assertion", "minute_us", sums=("flags",), of=of))
+    return {(assertion, minute): int(flags) for assertion, minute, flags in rows}

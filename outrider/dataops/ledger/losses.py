@@ -17,7 +17,8 @@ from outrider.assertions.statistics.bets import weight_classes, weights_of
 from outrider.dataops.state.rows import add_to_rows, replace_rows
 from outrider.dataops.state.series_tables import LossBlock, LossCount
 
-from .measures import Floats, buckets_of
+from .cube import LOSSES, Floats
+from .measures import buckets_of
 from .minutes import HOUR_US
 
 BLOCK = 50
@@ -197,16 +198,10 @@ def _merge(connection: Connection, model: str, version: str, until: int) -> None
     into = connection.exec_driver_sql(first, (model, version)).scalar()
     if into is None:
         return
-    where = f"model = ? AND version = ? AND block > {int(into)} AND block < {int(until)}"
-    connection.exec_driver_sql(
-        "INSERT INTO loss_count (model, version, block, slice, weight, bucket, records)"
-        f" SELECT model, version, {int(into)}, slice, weight, bucket, sum(records) FROM loss_count"
-        f" WHERE {where} GROUP BY model, version, slice, weight, bucket"
-        " ON CONFLICT DO UPDATE SET records = records + excluded.records",
-        (model, version),
-    )
-    for table in ("loss_count", "loss_block"):
-        connection.exec_driver_sql(f"DELETE FROM {table} WHERE {where}", (model, version))
+    given = {"model": model, "version": version, "into": into, "until": until}
+    where = "model = :model AND version = :version AND block > :into AND block < :until"
+    LOSSES.move(connection, {"block": ":into"}, where, given)
+    connection.exec_driver_sql(f"DELETE FROM loss_block WHERE {where}", given)
 
 
 def _store(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection, select, tuple_
 from sqlalchemy.dialects.sqlite import insert
@@ -116,6 +116,10 @@ def models_made_from(connection: Connection, datasets: Collection[tuple[str, str
     return sorted((model, version) for model, _, version in named)
 
 
+VerdictOutcome: TypeAlias = Literal["promoted", "refused", "undecided", "waiting for a person", "passed"]
+"""``passed`` where somebody has decided since."""
+
+
 @dataclass(frozen=True, slots=True)
 class LearnedFrom:
     """Training rows of a version and of its ancestors."""
@@ -157,7 +161,7 @@ def _learned(
     return LearnedFrom(frozenset(datasets), untold)
 
 
-def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | None) -> str:
+def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | None) -> VerdictOutcome:
     """Outcome of a candidate's verdict, in a word.
 
     Parameters

@@ -1,6 +1,5 @@
 """Places for bodies under way, shared among keys, so that a slow sender leaves the others theirs."""
 
-from collections import Counter
 from collections.abc import Mapping
 
 from .limits import Message, Receive, Scope
@@ -18,20 +17,23 @@ class BodyPlaces:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._taken: Counter[str] = Counter()
+        self._taken: dict[str, int] = {}
 
     def take(self, holder: str) -> None:
-        if self._taken[holder] >= self.most:
+        taken = self._taken.get(holder, 0)
+        if taken >= self.most:
             detail = (
                 f"{holder}: {self.most} bodies are under way, and no more may be at once"
                 " (connections.bodies_per_key); send again later, or each body at once"
             )
             raise ProblemError(problem(429, detail, headers={"retry-after": "1"}))
-        self._taken[holder] += 1
+        self._taken[holder] = taken + 1
 
     def give(self, holder: str) -> None:
-        self._taken[holder] -= 1
-        if not self._taken[holder]:
+        left = self._taken[holder] - 1
+        if left:
+            self._taken[holder] = left
+        else:
             del self._taken[holder]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
 from sqlalchemy import Engine
@@ -10,7 +11,7 @@ from starlette.responses import Response
 
 from outrider.dataops.state.pauses import EVERY_MODEL, list_pauses
 from outrider.monitor.http.refused_copies import RefusedCopy
-from outrider.monitor.queries.overview import list_models
+from outrider.monitor.queries.queries import list_models
 from outrider.monitor.settings.reload import ConfigState
 
 from .rendering import Pages
@@ -90,3 +91,9 @@ class PageFrame:
             "config": self.config(),
             "refused_copies": self.refused(),
         }
+
+
+def address(path: str, query: Mapping[str, str | None]) -> str:
+    """Address with the parameters that have a value."""
+    pairs = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(pairs)}" if pairs else path

@@ -38,6 +38,7 @@ def main() -> None:
     import torch  # before the forks: each would take seconds for it
 
     import outrider.dataops.training.trainers  # noqa: F401
+    import tests.training_rows  # noqa: F401
 
     torch.set_num_threads(1)
     folder, kills, luck = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(sys.argv[3]))

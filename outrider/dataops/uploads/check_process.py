@@ -41,7 +41,7 @@ def check_onnx(path: Path, source: Source, *, champion: Path | None, of: str) ->
     own, theirs = declared["own"], declared["champion"]
     for side in ("inputs", "outputs"):
         for name in sorted(own[side].keys() | theirs[side].keys()):
-            expected, got = (each[side].get(name) for each in (theirs, own))
+            expected, got = (inputs[side].get(name) for inputs in (theirs, own))
             if expected is None or got is None or not _fits(expected, got):
                 wanted, came = (
                     f"no {side[:-1]} of that name" if form is None else f"{form[0]} {form[1]}"
@@ -144,7 +144,7 @@ def _onnx(path: Path, source: Source, also: Sequence[Path]) -> dict[str, Any]:
     except Exception as error:  # its exceptions share no base class
         raise WrongUpload(f"onnxruntime fails on {_ROWS} drawn rows ({type(error).__name__})") from error
     try:
-        model.read(dict(zip((each.name for each in session.get_outputs()), answers, strict=True)))
+        model.read(dict(zip((output.name for output in session.get_outputs()), answers, strict=True)))
     except (ValueError, KeyError, TypeError) as error:
         outputs = "; ".join(f"{name[:200]} {kind} {dims}" for name, (kind, dims) in own["outputs"].items())
         wanted = (

@@ -133,7 +133,7 @@ def _stream(connection: Connection, model: str, first: int, last: int, margin: i
     columns = (_RECORD.c.seq, _RECORD.c.row, _RECORD.c.ts_us)
     order = (_RECORD.c.seq, _RECORD.c.row)
     of_model = select(*columns).where(_RECORD.c.model == model)
-    before = of_model.where(_RECORD.c.seq < first).order_by(*(one.desc() for one in order)).limit(margin)
+    before = of_model.where(_RECORD.c.seq < first).order_by(*(key.desc() for key in order)).limit(margin)
     inside = of_model.where(_RECORD.c.seq >= first, _RECORD.c.seq <= last).order_by(*order)
     after = of_model.where(_RECORD.c.seq > last).order_by(*order).limit(margin)
     rows = [

@@ -20,13 +20,8 @@ class BodyPlaces:
         self._taken: dict[str, int] = {}
 
     def take(self, holder: str) -> None:
-<<<<<<< HEAD
-        """Take a place, or raise a ProblemError (429)."""
         taken = self._taken.get(holder, 0)
         if taken >= self.most:
-=======
-        if self._taken[holder] >= self.most:
->>>>>>> main
             detail = (
                 f"{holder}: {self.most} bodies are under way, and no more may be at once"
                 " (connections.bodies_per_key); send again later, or each body at once"
@@ -35,16 +30,10 @@ class BodyPlaces:
         self._taken[holder] = taken + 1
 
     def give(self, holder: str) -> None:
-<<<<<<< HEAD
-        """Give a place back."""
         left = self._taken[holder] - 1
         if left:
             self._taken[holder] = left
         else:
-=======
-        self._taken[holder] -= 1
-        if not self._taken[holder]:
->>>>>>> main
             del self._taken[holder]
 
 

@@ -18,7 +18,6 @@ _LEAST_BYTES = 131_072
 
 
 def check_room(paths: list[Path]) -> None:
-    """Raise OutriderError where the largest file has no room beside itself."""
     largest = max((_size(path) for path in paths), default=0)
     for path in paths:
         free = shutil.disk_usage(path.parent).free
@@ -31,7 +30,6 @@ def check_room(paths: list[Path]) -> None:
 
 @contextmanager
 def room_in(folder: Path) -> Iterator[None]:
-    """Raise OutriderError where the disk of a folder gets full meanwhile."""
     try:
         yield
     except (OSError, sqlite3.Error, SQLAlchemyError, JournalFull) as error:
@@ -53,10 +51,8 @@ def _is_full(error: Exception, folder: Path) -> bool:
 
 
 def compact(path: Path) -> None:
-    """Replace a SQLite file by a copy without freed pages and log.
-
-    Nobody else may have it open. Killed at any moment, the old file or the new one stands there.
-    """
+    """Replace a SQLite file, open in no other process, by a copy without freed pages and log; killed
+    at any moment, one whole file is there."""
     part = path.with_name(path.name + PART)
     try:
         _write(path, part)
@@ -70,7 +66,6 @@ def compact(path: Path) -> None:
 
 
 def _write(path: Path, part: Path) -> None:
-    """Write the copy, on disk once this returns."""
     _remove(part)
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         mode = str(db.execute("PRAGMA journal_mode").fetchone()[0])

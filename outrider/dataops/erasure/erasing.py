@@ -32,7 +32,6 @@ from .texts import Quotations
 
 DATABASE, JOURNAL = "state.db", "journal.db"
 STEPS = ("found", "datasets", "files", "state", "journal", "payloads", "compacted journal", "compacted state")
-"""Moments behind each step, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +40,11 @@ class Place:
 
     folder: Path
     elsewhere: Sequence[Path] = ()
-    """Suite files, whose cases may be records, and kept reports of comparisons."""
     reached: Callable[[str], None] = field(default=lambda _: None)
-    """Told of each of `STEPS` once it is behind."""
+    """Called with each of `STEPS` once it is done."""
 
     @property
     def objects(self) -> LocalObjects:
-        """Files of dataset rows and kept payloads."""
         return LocalObjects(self.folder / "objects")
 
     def open(self) -> Engine:
@@ -58,15 +55,7 @@ class Place:
 
 
 def preview(place: Place, wanted: ErasureTarget) -> dict[str, int]:
-    """Numbers of an erasure that is not carried out.
-
-    Changes nothing, and may run beside a service.
-
-    Raises
-    ------
-    UnknownSubject
-        If nothing is stored of what is wanted.
-    """
+    """Numbers of an erasure that is not carried out; UnknownSubject where nothing is stored of it."""
     engine = place.open()
     try:
         with SqliteJournal(place.folder / JOURNAL, read_only=True) as journal, engine.connect() as connection:
@@ -89,15 +78,10 @@ def preview(place: Place, wanted: ErasureTarget) -> dict[str, int]:
 
 
 def complete(place: Place) -> list[str]:
-    """Carry out all pending erasures; return their ids.
+    """Carry out all pending erasures; returns their ids.
 
-    No other process may use the folder.
-
-    Raises
-    ------
-    OutriderError
-        If there is too little room on the disk; nothing has changed then. If the disk gets full meanwhile:
-        what is left stays pending.
+    No other process may use the folder. OutriderError without room on the disk: nothing has changed, or
+    the rest stays pending.
     """
     waiting = pending(place.folder)
     if not waiting:
@@ -125,7 +109,6 @@ def _complete(place: Place, waiting: Sequence[PendingErasure]) -> None:
 
 
 def _note_backups(place: Place, waiting: Sequence[PendingErasure]) -> None:
-    """Tell all backups, and note which still hold what was erased."""
     backups = tell_backups(place.folder)
     engine = place.open()
     try:
@@ -196,7 +179,6 @@ def _erase_state(
 
 
 def _forget_contexts(connection: Connection, found: Found) -> None:
-    """Drop what leads to a record that goes itself."""
     places = [
         (model, seq, row) for model, own in found.records.items() for seq, rows in own.items() for row in rows
     ]
@@ -212,7 +194,6 @@ def _quotations(found: Found, wanted: ErasureTarget) -> Quotations:
 
 
 def _counts(found: Found) -> Counter[str]:
-    """Numbers of what goes from the journal."""
     rows = {"journal_records": found.records, "journal_labels": found.labels}
     counts = Counter(
         {

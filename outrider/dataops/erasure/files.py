@@ -17,19 +17,19 @@ from .target import Found
 from .texts import Quotations
 
 REPORT, PAIRS = "report.json", "pairs.jsonl"
-"""What ``outrider compare --keep`` writes beside a configuration; and the report's pages."""
+"""Files of ``outrider compare --keep`` next to a configuration, and the report's pages."""
 PAGES = ("report.md", "report.html")
 OPENED, UNKNOWN_REFUSED = "opened_versions", "refused_of_unknown"
 NOBODYS = frozenset({OPENED, UNKNOWN_REFUSED})
-"""Counts of what goes at every erasure, whoever is erased."""
+"""Counts without an owner, removed at every erasure."""
 LEFTOVERS = (".part-", ".tmp")
-"""Beginnings of names of files that a process was killed at writing."""
+"""Begins of names of files left by a killed process."""
 
 
 def erase_files(
     folder: Path, elsewhere: Sequence[Path], found: Found, quoted: Quotations, *, dry_run: bool = False
 ) -> Counter[str]:
-    """Remove cases, pairs, proposals and counts of erased records; their numbers."""
+    """Remove cases, pairs, proposals and counts of erased records; returns numbers."""
     counts: Counter[str] = Counter()
     for path in elsewhere:
         if path.name.endswith(SUFFIX):
@@ -53,7 +53,7 @@ def erase_files(
 
 
 def _clean_refusals(path: Path, quoted: Quotations, *, dry_run: bool) -> Counter[str]:
-    """Remove the examples of refused records: nobody knows whose they are."""
+    """Remove the examples of refused records, whose owner is unknown."""
     if not dry_run:
         path.with_name(f"{path.name}.part").unlink(missing_ok=True)
     try:
@@ -73,7 +73,6 @@ def _clean_refusals(path: Path, quoted: Quotations, *, dry_run: bool) -> Counter
 
 
 def erase_payloads(folder: Path, digests: set[str], *, dry_run: bool = False) -> int:
-    """Remove payloads, and files left half written; number of payloads."""
     gone = 0
     for digest in sorted(digests):
         for path in (folder / "objects" / digest[:2] / digest, folder / "payloads" / digest):
@@ -97,7 +96,6 @@ def _leftovers(folder: Path) -> Iterator[Path]:
 
 
 def _clean_suite(path: Path, found: Found, quoted: Quotations, *, dry_run: bool) -> int:
-    """Remove the cases of a suite file that were made of erased records."""
     gone = 0
 
     def goes(case: WrittenCase) -> bool:
@@ -131,7 +129,6 @@ def _clean_suite(path: Path, found: Found, quoted: Quotations, *, dry_run: bool)
 
 
 def _clean_project(path: Path, quoted: Quotations, *, dry_run: bool) -> int:
-    """Remove pairs from a kept project; pages that had one go."""
     if not path.is_file():
         return 0
     if path.name == REPORT:
@@ -147,7 +144,6 @@ def _clean_project(path: Path, quoted: Quotations, *, dry_run: bool) -> int:
 
 
 def _clean_comparison(path: Path, quoted: Quotations, *, dry_run: bool) -> int:
-    """Remove pairs of answers to erased records from a kept report."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         candidates = kept.get("report", kept)["candidates"]

@@ -30,23 +30,19 @@ class HashKey:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "HashKey":
-        """Key in the folder, made where there is none."""
         path = folder / KEY_FILE
         if not path.exists():
             cls(secrets.token_bytes(32)).keep(folder)
         return cls(bytes.fromhex(path.read_text(encoding="ascii").strip()))
 
     def keep(self, folder: Path) -> None:
-        """Store the key in a folder."""
         write_whole(folder / KEY_FILE, self.secret.hex() + "\n")
         _sync(folder)
 
     def record(self, model: str, id_: str) -> bytes:
-        """Hash of a record."""
         return self._hash("record", model, id_)
 
     def subject(self, model: str | None, entity: str) -> bytes:
-        """Hash of a subject, of one model or of all."""
         return self._hash("subject", model or "", entity)
 
     def _hash(self, *parts: str) -> bytes:
@@ -55,7 +51,6 @@ class HashKey:
 
 
 def is_erased(connection: Connection, model: str, record_id: str) -> bool:
-    """Test for a record that was erased."""
     folder = folder_of(connection)
     if not (folder / KEY_FILE).exists():
         return False

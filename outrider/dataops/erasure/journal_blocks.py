@@ -10,11 +10,9 @@ from outrider.dataops.journal.stored_rows import read_stored, without_rows
 from .target import Found
 
 AT_ONCE = 256
-"""Blocks of a commit."""
 
 
 def erase_blocks(journal: SqliteJournal, found: Found) -> None:
-    """Remove the values of records and labels, and waiting sides."""
     places: dict[int, list[int]] = {}
     for of_kind in (found.records, found.labels):
         for of_model in of_kind.values():

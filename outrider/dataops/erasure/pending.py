@@ -1,6 +1,6 @@
-"""Pending erasures: files in ``erasures/``, removed when all has gone.
+"""Pending erasures: files in ``erasures/``, removed when done.
 
-They name what is to be erased, so they are no rows of a database, from which names go less surely.
+Not rows, because these name what is to be erased, and freed pages keep names.
 """
 
 import json
@@ -29,22 +29,18 @@ _ERASURE = table_of(Erasure)
 
 @dataclass(frozen=True, slots=True)
 class PendingErasure:
-    """Erasure that is not done."""
-
     id: str
     wanted: ErasureTarget
     who: str
     asked_us: int
     problem: str = ""
-    """Why it failed when it was tried last."""
+    """Reason of the last failure."""
     models: tuple[str, ...] = ()
-    """``model@version`` of models that were trained on rows of its records."""
+    """Models (``model@version``) trained on rows of its records."""
 
 
 @dataclass(frozen=True, slots=True)
 class DoneErasure:
-    """Erasure that is done."""
-
     id: str
     asked_us: int
     who: str
@@ -53,13 +49,7 @@ class DoneErasure:
 
 
 def ask(folder: Path, wanted: ErasureTarget, *, who: str, now_us: int) -> str:
-    """Note an erasure of a data folder, durably; its id.
-
-    Raises
-    ------
-    OutriderError
-        If the disk is full.
-    """
+    """Note an erasure durably; returns its id. OutriderError on a full disk."""
     one = PendingErasure(secrets.token_hex(8), wanted, who, now_us)
     with room_in(folder):
         (folder / FOLDER).mkdir(mode=0o700, exist_ok=True)
@@ -68,7 +58,6 @@ def ask(folder: Path, wanted: ErasureTarget, *, who: str, now_us: int) -> str:
 
 
 def pending(folder: Path) -> list[PendingErasure]:
-    """Erasures that are not done, the oldest first."""
     found = []
     for path in (folder / FOLDER).glob("*.json"):
         if _ID.fullmatch(path.stem):
@@ -80,7 +69,6 @@ def pending(folder: Path) -> list[PendingErasure]:
 
 
 def is_pending(folder: Path) -> bool:
-    """Test for erasures to be done."""
     return any(_ID.fullmatch(path.stem) for path in (folder / FOLDER).glob("*.json"))
 
 
@@ -94,13 +82,11 @@ def keep_found(folder: Path, one: PendingErasure, found: Found, models: Iterable
 
 
 def note_problem(folder: Path, problem: str) -> None:
-    """Note why pending erasures failed."""
     for one in pending(folder):
         _write(folder, replace(one, problem=problem))
 
 
 def forget(folder: Path, one: PendingErasure) -> None:
-    """Remove the note of an erasure that is done."""
     (folder / FOLDER / f"{one.id}.json").unlink(missing_ok=True)
 
 
@@ -116,14 +102,12 @@ def note_done(connection: Connection, one: PendingErasure, found: Mapping[str, A
 
 
 def note_backups(connection: Connection, one: PendingErasure, backups: Sequence[str]) -> None:
-    """Note the backups that hold an erasure's records."""
     found = connection.execute(select(_ERASURE.c.found).where(_ERASURE.c.id == one.id)).scalar() or {}
     told = {**found, "backups": list(backups)}
     connection.execute(_ERASURE.update().where(_ERASURE.c.id == one.id).values(found=told))
 
 
 def done(connection: Connection) -> list[DoneErasure]:
-    """Erasures that were carried out, the newest first."""
     rows = connection.execute(select(_ERASURE).order_by(_ERASURE.c.done_us.desc(), _ERASURE.c.id))
     return [DoneErasure(row.id, row.asked_us, row.who, row.found, row.done_us) for row in rows]
 
@@ -131,10 +115,8 @@ def done(connection: Connection) -> list[DoneErasure]:
 def note_hashes(
     connection: Connection, one: PendingErasure, found: Found, key: HashKey, *, now_us: int
 ) -> None:
-    """Keep hashes of erased records and subjects.
-
-    Labels and repeats are refused, and backups erased from, by them.
-    """
+    """Keep hashes of erased records and subjects, by which labels and repeats are refused and backups
+    erased."""
     wanted = one.wanted
     rows = [(key.record(m, id_), "record", one.id, now_us) for m, ids in found.ids.items() for id_ in ids]
     rows += [(key.subject(wanted.model, name), "subject", one.id, now_us) for name in wanted.subjects]

@@ -1,7 +1,7 @@
-"""Erasures that backups from before them have yet to learn of.
+"""Erasures that earlier backups still contain.
 
-A backup holds what was erased behind it. The list that is put beside it has hashes, and the key by which its
-restored records are told; `restore` puts it where pending erasures stand.
+The list put next to a backup has hashes, and the key to match its restored records; `restore` makes it a
+pending erasure.
 """
 
 import json
@@ -33,18 +33,7 @@ _ROW, _VERSION = table_of(DatasetRow), table_of(DatasetVersion)
 
 
 def erasure_list(folder: Path) -> dict[str, Any]:
-    """Hashes of all erasures of a data folder, as a file.
-
-    Parameters
-    ----------
-    folder
-        The data folder, or a backup of it.
-
-    Raises
-    ------
-    OutriderError
-        If it is neither, or nothing was ever erased.
-    """
+    """Hashes of all erasures of a data folder or backup, as a file; OutriderError where there are none."""
     database = folder / DATABASE
     if not (folder / KEY_FILE).exists() or not database.exists():
         raise OutriderError(f"{folder}: no erasures there; a data folder or a backup of one expected")
@@ -69,7 +58,7 @@ def erasure_list(folder: Path) -> dict[str, Any]:
 
 
 def tell_backups(folder: Path) -> list[str]:
-    """Put the list beside every known backup; return their places."""
+    """Put the list next to every known backup; returns their places."""
     backups = known_backups(folder)
     if not backups:
         return []
@@ -87,7 +76,6 @@ def tell_backups(folder: Path) -> list[str]:
 def named(
     connection: Connection, journal: SqliteJournal, objects: LocalObjects, wanted: ErasureTarget
 ) -> ErasureTarget:
-    """Target with the names that a restored folder has for hashes."""
     key = HashKey(bytes.fromhex(wanted.key))
     records = {bytes.fromhex(text) for text, kind, _ in wanted.hashes if kind == "record"}
     subjects = {bytes.fromhex(text) for text, kind, _ in wanted.hashes if kind == "subject"}
@@ -110,14 +98,12 @@ def named(
 
 
 def hash_rows(wanted: ErasureTarget, erasure: str) -> list[tuple[bytes, str, str, int]]:
-    """Rows of the hashes that a list brought."""
     return [(bytes.fromhex(text), kind, erasure, at_us) for text, kind, at_us in wanted.hashes]
 
 
 def _names(
     connection: Connection, journal: SqliteJournal, objects: LocalObjects
 ) -> Iterator[tuple[str, str | None, str | None]]:
-    """Model, id and entity of all that is stored, repeats included."""
     yield from _rows(connection.execute(select(_RECORD.c.model, _RECORD.c.id, _RECORD.c.entity)))
     yield from _rows(connection.execute(select(_LABEL.c.model, _LABEL.c.record_id, _LABEL.c.entity)))
     yield from ((m, i, None) for m, i in connection.execute(select(_LETTER.c.model, _LETTER.c.record_id)))

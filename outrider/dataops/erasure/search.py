@@ -1,7 +1,7 @@
 """Search for all that is stored of subjects and records.
 
-The journal is read as a whole, twice: labels, waiting sides and repeats are in no index, and what quotes a
-record is told from what quotes others by the values that others have, too.
+The journal is read twice as a whole: labels, waiting sides and repeats have no index, and quotations are told
+by values that no other record has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,15 +40,12 @@ _REFUSED = table_of(Quarantine)
 _DATASET_ROWS = 65_536
 _ASSERTION = table_of(AssertionRow)
 _CHECKSUM_BYTES = 4
-"""In front of what waits in the journal."""
 _SEPARATOR = "\x1f"
-"""Between scope and id, in the key of a side."""
 
 
 def search(
     connection: Connection, journal: SqliteJournal, objects: LocalObjects, wanted: ErasureTarget
 ) -> Found:
-    """Stored traces of subjects and records; changes nothing."""
     found = Found()
     for model, ids in wanted.ids.items():
         found.add_ids(model, ids)
@@ -83,8 +80,6 @@ def search(
 
 
 class JournalBlock:
-    """Readable block of the journal."""
-
     __slots__ = ("block", "stored")
 
     def __init__(self, block: Block, stored: StoredRows) -> None:
@@ -92,7 +87,6 @@ class JournalBlock:
 
 
 def readable_blocks(journal: Journal, model: str | None, found: Found) -> Iterator[JournalBlock]:
-    """Blocks of records and labels, of one model or all."""
     after = 0
     while blocks := journal.read(after):
         after = blocks[-1].seq
@@ -150,7 +144,6 @@ def _add(found: Found, wanted: ErasureTarget, model: str, id_: str) -> None:
 def dataset_rows(
     connection: Connection, objects: LocalObjects, model: str | None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Rows of datasets with their model, some at a time."""
     query = (
         select(_VERSION.c.model, _FILE.c.sha256)
         .where(_FILE.c.dataset == _VERSION.c.dataset, _FILE.c.file == _VERSION.c.number)
@@ -181,7 +174,6 @@ def _note_places(block: JournalBlock, wanted: ErasureTarget, found: Found) -> ND
 
 
 def _named(table: pa.RecordBatch, name: str, values: Iterable[str]) -> NDArray[np.bool_]:
-    """Rows whose column has one of the values, shape (rows,)."""
     among = pa.array(sorted(values), pa.string())
     index = table.schema.get_field_index(name)
     if index < 0 or not len(among) or not table.num_rows:
@@ -230,7 +222,7 @@ def _leave_to_others(
     found: Found,
     shared: Mapping[tuple[str, str], Mapping[Any, list[tuple[int, int]]]],
 ) -> None:
-    """Take out what records that stay have, too: values, payloads; and note whose windows held one."""
+    """Remove what other records have too (values, payloads), and note whose windows held one."""
     if not (found.values or found.payloads or shared):
         return
     known: set[tuple[str, str, Any]] = set()
@@ -255,7 +247,6 @@ def _leave_to_others(
 
 
 def _alike(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
-    """Values in the type of a column; none where they are of another."""
     try:
         return pa.array(list(values), kind)
     except (pa.ArrowException, TypeError, ValueError):
@@ -263,7 +254,6 @@ def _alike(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _payload_digests(table: pa.RecordBatch) -> set[str]:
-    """SHA-256 of referenced payloads."""
     found: set[str] = set()
     for field in table.schema:
         if is_payload(field.type):
@@ -306,7 +296,7 @@ def _is_wanted(
 
 
 def _id_of(half: Half) -> str:
-    """Id of the record of a side, whose key begins with the scope of the id."""
+    """Id of a side's record, whose key begins with the scope."""
     return half.key.rpartition(_SEPARATOR)[2]
 
 

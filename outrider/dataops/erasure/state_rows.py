@@ -48,7 +48,7 @@ _EMPTIED: Mapping[Erase, str] = {
 _IN_SLICE = "(model, slice) IN (SELECT model, slice FROM temp.gone_slice)"
 _OF_LABELS: Mapping[Erase, str] = {"record": "record_id", "subject": "entity"}
 _NAMES = {"flag_record": "flag_members", "expired_record": "expired_ids"}
-"""What the rows of tables are called; others have the name of their table."""
+"""Names of tables' rows in reports, where these differ."""
 _SLICES = """
     INSERT INTO temp.gone_slice SELECT model, slice FROM record
     WHERE coalesce(slice, '') NOT IN ('', '__other__')
@@ -87,7 +87,7 @@ def name_gone(connection: Connection, wanted: ErasureTarget, found: Found) -> No
 
 
 def _windows(connection: Connection, found: Found) -> Iterator[tuple[str, str, str]]:
-    """Checkpoints of windows that hold a record which goes."""
+    """Checkpoints of windows that hold an erased record."""
     run = connection.exec_driver_sql
     times = "SELECT ts_us FROM record WHERE model = ? AND id IN (SELECT id FROM temp.gone WHERE model = ?)"
     for model, ids in found.ids.items():
@@ -108,7 +108,6 @@ def _other_judges(connection: Connection, models: Collection[str]) -> set[str]:
 
 
 def _rows_that_go() -> Iterator[tuple[str, str, str]]:
-    """Name, table and condition of erased rows."""
     found: dict[str, list[str]] = {}
     for column, fact in columns_with(*ROW_FACTS):
         found.setdefault(column.table.name, []).append(_ROWS[fact].format(column.name))
@@ -117,7 +116,7 @@ def _rows_that_go() -> Iterator[tuple[str, str, str]]:
 
 
 def count_rows(connection: Connection, found: Found, quoted: Quotations) -> Counter[str]:
-    """Numbers of rows, answers and quotations that go, by name. After :func:`name_gone`."""
+    """Numbers of rows, answers and quotations that go, by name; after :func:`name_gone`."""
     counts: Counter[str] = Counter()
     for name, table, where in _rows_that_go():
         query = f'SELECT count(*) FROM "{table}" WHERE {where}'
@@ -128,7 +127,7 @@ def count_rows(connection: Connection, found: Found, quoted: Quotations) -> Coun
 
 
 def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> Counter[str]:
-    """Delete rows, answers and quotations; their numbers. After :func:`name_gone`."""
+    """Delete rows, answers and quotations; after :func:`name_gone`."""
     counts: Counter[str] = Counter()
     for column, fact in columns_with(*_EMPTIED):
         where = _EMPTIED[fact].format(column.name)
@@ -154,9 +153,9 @@ def erase_rows_of(connection: Connection, found: Found, quoted: Quotations) -> C
 
 
 def _fold_slices(connection: Connection) -> None:
-    """Count what only erased records were sliced by with what has no slice: the totals stay.
+    """Fold slices of erased records alone into those without one, so that totals stay.
 
-    Values without a place go from the books: whose they are is known of no record.
+    Unplaced values leave the books, because their records are unknown.
     """
     for column, _ in columns_with("slice"):
         if column.primary_key:
@@ -170,7 +169,7 @@ def _fold_slices(connection: Connection) -> None:
 
 
 def _fold_classes(connection: Connection) -> None:
-    """Count classes that only erased records or their labels name without their names."""
+    """Fold classes that only erased records or their labels name."""
     there = f"(model, id) IN {_GONE}"
     labelled = " OR ".join(_ROWS[fact].format(name) for fact, name in _OF_LABELS.items())
     for (model,) in connection.exec_driver_sql("SELECT DISTINCT model FROM temp.gone").all():
@@ -186,7 +185,7 @@ def _fold_classes(connection: Connection) -> None:
 
 
 def _fold_groups(connection: Connection) -> None:
-    """Count groups that only erased records are in without their names."""
+    """Fold groups that only erased records are in."""
     for (model,) in connection.exec_driver_sql("SELECT DISTINCT model FROM temp.gone").all():
         own, others = (
             {
@@ -209,7 +208,6 @@ def _fold_groups(connection: Connection) -> None:
 
 
 def _class_names(connection: Connection, model: str, records: str, labels: str) -> set[str]:
-    """Names under which predictions and labels of some rows are counted."""
     query = (
         f"SELECT DISTINCT predicted FROM record WHERE model = ? AND {records}"
         f" UNION SELECT DISTINCT value FROM label WHERE model = ? AND {labels}"
@@ -218,7 +216,6 @@ def _class_names(connection: Connection, model: str, records: str, labels: str) 
 
 
 def _fold(connection: Connection, fact: Erase, model: str, name: str, begin: str = "") -> None:
-    """Add counts under a name to those that no name has."""
     given = {"model": model, "name": begin + name, "others": begin + OTHERS}
     for column, _ in columns_with(fact):
         where = f"model = :model AND {column.name} = :name"
@@ -232,7 +229,6 @@ def _insert(connection: Connection, into: str, rows: Sequence[tuple[object, ...]
 
 
 def _answers(connection: Connection, found: Found) -> Iterator[tuple[str, str, int, Batch, NDArray[np.intp]]]:
-    """Model, version and block of answers, with the rows of them that go."""
     query = "SELECT payload FROM answer WHERE model = ? AND version = ? AND seq = ?"
     for model, blocks in found.records.items():
         ids = found.ids.get(model, set())
@@ -250,10 +246,8 @@ def _answers(connection: Connection, found: Found) -> Iterator[tuple[str, str, i
 def _quotations(
     connection: Connection, quoted: Quotations
 ) -> Iterator[tuple[Column[Any], tuple[object, ...], str]]:
-    """Column, key and clean text of what quotes something that goes.
-
-    What is told of other models than the one that is named may call something else so.
-    """
+    """Column, key and clean text of what quotes an erased record; other models may use the same words
+    for something else."""
     if not quoted:
         return
     for column, fact in columns_with("quotes", "categories"):
@@ -272,7 +266,7 @@ def _quotations(
 
 
 def _clean_layout(quoted: Quotations, text: str) -> str | None:
-    """Layout without categories that quote; edges and kinds are of many records, and stay."""
+    """Layout without quoting categories; edges and kinds are of many records, and stay."""
     columns = json.loads(text)
     for column in columns:
         column["categories"] = quoted.cleaned_value(column["categories"])

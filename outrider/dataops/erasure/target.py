@@ -7,7 +7,6 @@ from typing import Any
 from outrider.errors import NotFound
 
 MOST_NAMED = 10_000
-"""Subjects and records of one erasure."""
 
 
 class UnknownSubject(NotFound):
@@ -16,23 +15,18 @@ class UnknownSubject(NotFound):
 
 @dataclass(frozen=True, slots=True)
 class ErasureTarget:
-    """Subjects (entities) and records to erase.
-
-    Raises
-    ------
-    ValueError
-        If none is named, one is empty or no text, or they are too many.
-    """
+    """Subjects (entities) and records to erase; ValueError where none is named, one is no text, or
+    they are too many."""
 
     subjects: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
     model: str | None = None
-    """Only of this model; of all models where it is None."""
+    """None for all models."""
     ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Ids that an earlier search has found, by model."""
+    """Ids found by an earlier search, by model."""
     key: str = ""
     hashes: tuple[tuple[str, str, int], ...] = ()
-    """``hashes`` under ``key``, with kind and time: of what was erased behind a backup."""
+    """Hashes under ``key``, with kind and time, of what was erased after a backup."""
 
     def __post_init__(self) -> None:
         named = len(self.subjects) + len(self.records)
@@ -48,7 +42,6 @@ class ErasureTarget:
                 )
 
     def to_dict(self) -> dict[str, Any]:
-        """Form for JSON."""
         return {
             "subjects": list(self.subjects),
             "records": list(self.records),
@@ -60,13 +53,11 @@ class ErasureTarget:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> "ErasureTarget":
-        """Read the form of :meth:`to_dict`."""
         names = tuple(given["subjects"]), tuple(given["records"])
         hashes = tuple((text, kind, at_us) for text, kind, at_us in given["hashes"])
         return cls(*names, given["model"], given["ids"], given["key"], hashes)
 
     def concerns(self, model: str) -> bool:
-        """Test for a model whose records go."""
         return self.model in (None, model)
 
 
@@ -79,22 +70,8 @@ def _is_text(name: str) -> bool:
 class Found:
     """Stored traces of subjects and records.
 
-    Attributes
-    ----------
-    ids
-        Ids of its records, by model.
-    records, labels
-        Rows in the journal, by model and block.
-    halves, notes
-        Model and key of sides of records, and names of notes, that wait there.
-    contexts
-        Model, column of a window, place, and place of a record with the same value there.
-    received
-        Model and time of receipt of its blocks.
-    payloads, values
-        SHA-256 of payloads, and values that tell, which nobody else has.
-    unreadable
-        Blocks that cannot be read: nobody knows of whom they are.
+    ``contexts`` are places of records that shared a window; ``values`` are texts and numbers that no
+    other record has; ``unreadable`` blocks may be anyone's.
     """
 
     ids: dict[str, set[str]] = field(default_factory=dict)
@@ -110,15 +87,12 @@ class Found:
 
     @property
     def all_ids(self) -> list[str]:
-        """Ids of all models, sorted."""
         return sorted(set().union(*self.ids.values()))
 
     def add_ids(self, model: str, ids: Sequence[str]) -> None:
-        """Add ids of a model."""
         if ids:
             self.ids.setdefault(model, set()).update(ids)
 
     @property
     def is_nothing(self) -> bool:
-        """True where nothing is stored."""
         return not (self.ids or self.labels or self.halves or self.notes)

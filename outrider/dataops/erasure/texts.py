@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 from .values import LEAST_LETTERS
 
 GONE = "[erased]"
-"""What stands in the place of a quotation."""
 ID_KEYS = frozenset({"id", "ids", "record", "records", "record_id", "entity", "first_record", "members"})
-"""Keys whose values name records: there a short name is one, elsewhere it may be anything."""
+"""Keys whose values name records: only there may a short name be matched."""
 _AT_ONCE = 200
 
 
@@ -54,7 +53,6 @@ class Quotations:
         return bool(self._parts or self._short)
 
     def suspects(self, texts: Iterable[str | None]) -> list[int]:
-        """Positions of texts that may quote something: the others need no look."""
         column = pa.array([text or "" for text in texts], pa.large_string())
         found = pa.array([False] * len(column))
         quoted = [f'"{one}"' for one in self._short]
@@ -65,11 +63,9 @@ class Quotations:
         return [at for at, is_one in enumerate(found.to_pylist()) if is_one]
 
     def is_in(self, value: Any) -> bool:
-        """Test for a quotation anywhere in a value of JSON."""
         return bool(self.cleaned_value(value) != value)
 
     def cleaned(self, text: str) -> str | None:
-        """Text without quotations; None without any."""
         try:
             given = json.loads(text)
             clean = self.cleaned_value(given)
@@ -79,13 +75,7 @@ class Quotations:
         return None if clean == given else json.dumps(clean)
 
     def cleaned_value(self, value: Any, *, names: bool = False) -> Any:
-        """Value of JSON without quotations.
-
-        Parameters
-        ----------
-        names
-            It names records.
-        """
+        """Value of JSON without quotations; ``names`` where it names records."""
         if isinstance(value, dict):
             return {
                 self._plain(key): self.cleaned_value(one, names=key in ID_KEYS) for key, one in value.items()
@@ -103,7 +93,6 @@ class Quotations:
         return value
 
     def _nested(self, text: str) -> str:
-        """Text, which may be JSON itself."""
         if text[:1] in ("{", "["):
             clean = self.cleaned(text)
             return text if clean is None else clean
@@ -118,7 +107,7 @@ class Quotations:
 
 
 def _written(text: str) -> Iterator[str]:
-    """Text as it stands, and as JSON writes it, once and inside of a text of JSON."""
+    """Text as it stands, and as JSON writes it, once and inside a JSON text."""
     yield text
     for is_ascii in (True, False):
         inner = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
@@ -127,5 +116,4 @@ def _written(text: str) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Literal for RE2."""
     return "".join(f"\\x{{{ord(one):x}}}" if ord(one) < 128 and not one.isalnum() else one for one in text)

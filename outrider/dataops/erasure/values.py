@@ -14,9 +14,8 @@ from outrider.assertions.batch.schema import PARTS, REST
 LEAST_LETTERS = 6
 """Shorter texts are quoted by chance."""
 MOST_BYTES = 4096
-"""Longer payloads are quoted as a whole by nothing."""
 LEAST_DIGITS = 7
-"""Of numbers, point and sign included: 1234567 or -0.7312 tell, 0.5 does not."""
+"""Of numbers, point and sign included: 1234567 or -0.7312 identify, 0.5 does not."""
 
 
 def telling_values(table: pa.RecordBatch) -> set[str]:
@@ -43,7 +42,6 @@ def telling_values(table: pa.RecordBatch) -> set[str]:
 
 
 def without_shared(values: set[str], table: pa.RecordBatch) -> set[str]:
-    """Values that no record of a table has."""
     if not values or not table.num_rows:
         return values
     texts = pa.array(sorted(values))
@@ -62,7 +60,6 @@ def without_shared(values: set[str], table: pa.RecordBatch) -> set[str]:
 
 
 def leaves(column: pa.Array) -> Iterator[pa.Array]:
-    """Flat arrays of the texts and numbers of a column, however nested."""
     kind = column.type
     if isinstance(kind, pa.BaseExtensionType):
         yield from leaves(column.storage)
@@ -83,7 +80,6 @@ def leaves(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _texts_of(column: pa.Array) -> pa.Array:
-    """Texts among the bytes of a column."""
     short = column.filter(pc.less_equal(pc.binary_length(column), MOST_BYTES))
     try:
         return short.cast(pa.string())
@@ -127,7 +123,6 @@ def _told_all(values: Iterable[Any]) -> Iterator[str]:
 
 
 def _told(value: Any) -> Iterator[str]:
-    """Text of a value where it tells something; a float in both precisions that JSON may show."""
     if isinstance(value, str):
         if len(value) >= LEAST_LETTERS:
             yield value

@@ -17,13 +17,6 @@ _COUNTED = (*(cube.table.name for cube in (*AGING, STATED)), "minute_block", "pr
 
 
 def age(connection: Connection, model: str, *, before_us: int, now_us: int, kept: KeptProfiles) -> None:
-    """Join a model's old counts and profiles, once an hour.
-
-    Parameters
-    ----------
-    before_us
-        When it was last done; 0 for never.
-    """
     if before_us // HOUR_US != now_us // HOUR_US:
         roll_up(connection, model, before_us=before_us, now_us=now_us)
         stored_profiles.roll_up(connection, model, now_us=now_us, kept=kept)
@@ -32,16 +25,14 @@ def age(connection: Connection, model: str, *, before_us: int, now_us: int, kept
 
 @dataclass(slots=True)
 class RemovedModels:
-    """Aging of models that no worker looks after, once an hour."""
+    """Aging of models without a worker, once an hour."""
 
     known: Collection[str]
-    """Models of the configuration."""
     engine: Engine
     kept: KeptProfiles
     _done_us: int = 0
 
     def step(self, now_us: int) -> None:
-        """Age counts and profiles where an hour has begun."""
         if self._done_us // HOUR_US == now_us // HOUR_US:
             return
         with self.engine.connect() as connection:

@@ -13,10 +13,8 @@ _ANSWER = table_of(Answer)
 
 
 def read_answer(connection: Connection, model: str, version: str | None, seq: int) -> Batch | None:
-    """Outputs of a version's replica for block ``seq``'s record, if any.
-
-    Without a version, of the one that was champion then: that of records of which production said nothing.
-    """
+    """Outputs of a version's replica for a record; without a version, of the champion of that time,
+    for records that production did not answer."""
     payload = connection.scalar(
         select(_ANSWER.c.payload).where(
             _ANSWER.c.model == model, _ANSWER.c.version == version, _ANSWER.c.seq == seq
@@ -26,7 +24,6 @@ def read_answer(connection: Connection, model: str, version: str | None, seq: in
 
 
 def read_values(connection: Connection, model: str, version: str, seq: int, target: str) -> Mapping[str, Any]:
-    """Answers of a version's replica to block ``seq``, by record."""
     answer = read_answer(connection, model, version, seq)
     return {} if answer is None else _values(answer, target)
 
@@ -34,7 +31,6 @@ def read_values(connection: Connection, model: str, version: str, seq: int, targ
 def read_values_of(
     connection: Connection, model: str, versions: Sequence[str], seqs: Sequence[int], target: str
 ) -> dict[tuple[str, int], Mapping[str, Any]]:
-    """Answers of replicas to some blocks, by version, block and record."""
     query = select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload).where(
         _ANSWER.c.model == model, _ANSWER.c.version.in_(versions), _ANSWER.c.seq.in_(seqs)
     )
@@ -51,7 +47,6 @@ def _values(answer: Batch, target: str) -> dict[str, Any]:
 def read_answers(
     connection: Connection, model: str, versions: Sequence[str], *, first: int, last: int
 ) -> dict[tuple[str, int], bytes]:
-    """Arrow IPC of answers to blocks ``first`` to ``last``, by version, block."""
     query = (
         select(_ANSWER.c.version, _ANSWER.c.seq, _ANSWER.c.payload)
         .where(
@@ -68,7 +63,6 @@ def read_answers(
 def read_family(
     connection: Connection, model: str, prefix: str, *, first: int, last: int
 ) -> list[tuple[str, bytes]]:
-    """Answers of versions named from ``prefix``, in order of blocks."""
     query = (
         select(_ANSWER.c.version, _ANSWER.c.payload)
         .where(
@@ -85,7 +79,6 @@ def read_family(
 def answered_blocks(
     connection: Connection, model: str, version: str, *, after: int, until: int, limit: int | None = None
 ) -> list[int]:
-    """Blocks behind ``after`` up to ``until`` that a version answered, ascending."""
     query = (
         select(_ANSWER.c.seq)
         .where(
@@ -101,7 +94,6 @@ def answered_blocks(
 
 
 def first_answered(connection: Connection, model: str, version: str) -> int | None:
-    """First block that a version answered; None before that."""
     seq: int | None = connection.scalar(
         select(func.min(_ANSWER.c.seq)).where(_ANSWER.c.model == model, _ANSWER.c.version == version)
     )

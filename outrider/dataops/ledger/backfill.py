@@ -1,7 +1,7 @@
 """Ranges that the champion skipped or owes answers to, judged later.
 
-A range is written in the transaction that moves the cursor over it, and advanced in the transaction of the
-verdicts on its blocks: whatever dies in between, each block is judged in the stream or here, once.
+A range is written with the cursor's move and advanced with the verdicts on its blocks, so each block is
+judged once, whatever dies in between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ CHAMPION = "champion"
 SLOW, OWED = "slo", "no answer"
 """Reasons: too old for the objective, or not answered by the champion."""
 SLOT = "backfill"
-"""Where the judgement of skipped blocks stands in the stream; what it finds is the champion's."""
+"""Slot of the judgement of skipped blocks; its findings are the champion's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +29,20 @@ class SkippedBlocks:
     after_seq: int
     until_seq: int
     records: int
-    """In the range when it was skipped."""
     at_seq: int
     passed: int
-    """``at_seq`` and ``passed``: last block that was judged since, and the records up to there that the
-    journal still had."""
+    """Last block judged since, and the records up to it that the journal still had."""
     version: str | None
-    """Champion that judges it; None while nobody has begun, or where production alone has the model."""
+    """Champion that judges it; None before the first, or where production alone has the model."""
     created_us: int
     done_us: int | None
-    """``created_us`` and ``done_us``: when it was skipped, and when the last block was judged (µs since the
-    epoch, UTC)."""
+    """Times of the skip and of the last verdict, µs since the epoch."""
 
 
 def skip(
     connection: Connection, model: str, *, after_seq: int, until_seq: int, records: int, now_us: int,
     version: str | None, reason: str = SLOW, passed: int = 0,
 ) -> None:  # fmt: skip
-    """Note a skipped range, in the cursor's transaction."""
     row = {
         "model": model, "slot": CHAMPION, "reason": reason, "after_seq": after_seq, "until_seq": until_seq,
         "records": records, "at_seq": after_seq, "passed": passed, "version": version, "created_us": now_us,
@@ -55,7 +51,6 @@ def skip(
 
 
 def extend(connection: Connection, gap: SkippedBlocks, *, until_seq: int, records: int) -> None:
-    """Extend an open range by the blocks behind, in the cursor's transaction."""
     values = {"until_seq": until_seq, "records": gap.records + records}
     connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(values))
 
@@ -63,7 +58,6 @@ def extend(connection: Connection, gap: SkippedBlocks, *, until_seq: int, record
 def advance(
     connection: Connection, gap: SkippedBlocks, *, at_seq: int, passed: int, done_us: int | None = None
 ) -> None:
-    """Note the progress of a range, in the verdicts' transaction."""
     values = {"at_seq": at_seq, "passed": passed, "done_us": done_us}
     connection.execute(_BACKFILL.update().where(_BACKFILL.c.id == gap.id).values(values))
 
@@ -82,7 +76,6 @@ def hand_over(connection: Connection, gap: SkippedBlocks, version: str | None, *
 
 
 def gaps(connection: Connection, model: str) -> list[SkippedBlocks]:
-    """Every range of a model ever skipped, in journal order."""
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.model == model, _BACKFILL.c.slot == CHAMPION
     )
@@ -91,7 +84,7 @@ def gaps(connection: Connection, model: str) -> list[SkippedBlocks]:
 
 
 def open_gaps(connection: Connection) -> list[SkippedBlocks]:
-    """Unfinished ranges of all models; expiry may not overtake ``at_seq``."""
+    """Unfinished ranges of all models, which expiry may not overtake."""
     query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
         _BACKFILL.c.done_us.is_(None)
     )
@@ -117,18 +110,17 @@ def end_of_gap(known: Sequence[SkippedBlocks], at: int) -> int | None:
 
 
 def before_gap(known: Sequence[SkippedBlocks], at: int, until: int) -> int:
-    """End of the stream behind ``at``: next skipped stretch, else ``until``."""
     return min([until, *(gap.after_seq for gap in known if at <= gap.after_seq)])
 
 
 def restarted(known: Sequence[SkippedBlocks], at: int) -> tuple[int, int]:
-    """Last jump up to ``at``, where windows restarted: end, time, or zeros."""
+    """End and time of the last jump up to ``at``, where windows restarted, or zeros."""
     found = [(gap.until_seq, gap.created_us) for gap in known if gap.until_seq <= at]
     return found[-1] if found else (0, 0)
 
 
 def stretches(known: Sequence[SkippedBlocks], after: int, until: int) -> Iterator[tuple[int, int]]:
-    """Judged stretches between jumps as (after, until), up to ``until``."""
+    """Judged stretches between jumps as (after, until)."""
     for gap in known:
         if gap.until_seq <= after or gap.after_seq >= until:
             continue

@@ -10,13 +10,12 @@ _BORDER = table_of(ChampionBorder)
 
 
 def champion_borders(engine: Engine, model: str) -> list[tuple[int, str]]:
-    """Behind which block which version became champion, in order."""
+    """Version that became champion after each block, in order."""
     with engine.connect() as connection:
         return read_borders(connection, model)
 
 
 def read_borders(connection: Connection, model: str) -> list[tuple[int, str]]:
-    """As :func:`champion_borders`, in a transaction."""
     query = select(_BORDER.c.seq, _BORDER.c.version).where(_BORDER.c.model == model).order_by(_BORDER.c.seq)
     return [(row.seq, row.version) for row in connection.execute(query)]
 

@@ -11,7 +11,6 @@ _CHECKPOINT = table_of(WindowCheckpoint)
 
 
 def read_checkpoints(connection: Connection, model: str, slot: str) -> dict[str, tuple[int, bytes]]:
-    """Block and state of a slot's windows, by digest of settings."""
     query = select(_CHECKPOINT.c.window, _CHECKPOINT.c.seq, _CHECKPOINT.c.payload).where(
         _CHECKPOINT.c.model == model, _CHECKPOINT.c.slot == slot
     )
@@ -19,20 +18,18 @@ def read_checkpoints(connection: Connection, model: str, slot: str) -> dict[str,
 
 
 def replace_checkpoints(connection: Connection, model: str, slot: str, rows: Sequence[Row]) -> None:
-    """Store the states of all windows of a slot, drop others."""
     connection.execute(_CHECKPOINT.delete().where(_CHECKPOINT.c.model == model, _CHECKPOINT.c.slot == slot))
     insert_rows(connection, WindowCheckpoint, rows)
 
 
 def forget_windows(connection: Connection, model: str, *, keep: Sequence[str]) -> None:
-    """Drop the window states of slots that are gone."""
     connection.execute(
         _CHECKPOINT.delete().where(_CHECKPOINT.c.model == model, _CHECKPOINT.c.slot.not_in(keep))
     )
 
 
 def keep_windows(connection: Connection, model: str, slot: str, *, windows: Sequence[str]) -> None:
-    """Drop window states not offered, which would hold up expiry."""
+    """Drop window states that are no longer offered, which would hold up expiry."""
     connection.execute(
         _CHECKPOINT.delete().where(
             _CHECKPOINT.c.model == model,

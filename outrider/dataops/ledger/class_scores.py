@@ -14,9 +14,9 @@ FEWEST, MOST = 3, 50
 """Classes of a target whose scores are kept; of two the confidence says all."""
 BUCKETS = 40
 ROUNDING = 1e-6
-"""Beyond 0 and 1 that is the last digit of float32."""
+"""Tolerance beyond 0 and 1: the last digit of float32."""
 REACH = 10.0
-"""Log-odds beyond which scores are one: probabilities within 1/20,000 of 0 or 1."""
+"""Log-odds beyond which scores are equal: probabilities within 1/20,000 of 0 or 1."""
 
 
 def score_buckets(scores: Floats) -> NDArray[np.uint8]:
@@ -33,15 +33,8 @@ def score_buckets(scores: Floats) -> NDArray[np.uint8]:
 
 
 def stored_scores(probs: Floats) -> list[bytes | None]:
-    """Scores as ``record.class_scores``; None for a row beyond [0, 1].
-
-    Of fewer than ``FEWEST`` or more than ``MOST`` classes none is stored.
-
-    Parameters
-    ----------
-    probs
-        Shape (rows, classes).
-    """
+    """Scores as ``record.class_scores`` from ``probs`` (rows, classes); None for a row beyond [0, 1],
+    or a number of classes out of range."""
     if probs.ndim != 2 or not FEWEST <= probs.shape[1] <= MOST:
         return [None] * len(probs)
     known: list[bool] = np.all(np.abs(probs - 0.5) <= 0.5 + ROUNDING, axis=1).tolist()  # False for NaN
@@ -57,15 +50,8 @@ def score_rows(
     sign: Floats,
     classes: Sequence[str],
 ) -> list[Row]:
-    """Rows of ``score_count`` for labelled records, put on or taken off.
-
-    Parameters
-    ----------
-    labels
-        Class of each record by name.
-    classes
-        Names of the classes in the order of their scores; empty where they are numbered from 0.
-    """
+    """Rows of ``score_count`` for labelled records, added or subtracted; without ``classes`` these are
+    numbered from 0."""
     found: list[Row] = []
     parts, place = keys.parts()
     for size in sorted({len(one) for one in scores if one is not None}):

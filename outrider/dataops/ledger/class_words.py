@@ -4,7 +4,7 @@ from outrider.assertions.comparison.matching import number_of
 from outrider.assertions.comparison.typed_text import plain_text, read_typed
 
 NUMBER = "__number__"
-"""A fractional number: no class."""
+"""A fractional number, which is no class."""
 
 
 def class_word(text: str | None, *, is_number: bool = False) -> str:
@@ -30,8 +30,5 @@ def class_word(text: str | None, *, is_number: bool = False) -> str:
 
 
 def declared_words(classes: list[int | str] | tuple[int | str, ...]) -> tuple[str, ...]:
-    """Words of declared classes, in order.
-
-    Texts as given, numbers and truth values by value.
-    """
+    """Words of declared classes, in order: texts as given, numbers and truth values by value."""
     return tuple(one if isinstance(one, str) else class_word(str(one).lower()) for one in classes)

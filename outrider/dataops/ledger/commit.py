@@ -53,8 +53,6 @@ _OTHER_LABEL = "another label with its key was accepted before, and stands; give
 
 @dataclass(frozen=True, slots=True)
 class LiveVerdicts:
-    """Verdicts of a live test in a unit, for failure rates."""
-
     test: str
     revision: str
     level: str
@@ -65,20 +63,16 @@ class LiveVerdicts:
     failed: NDArray[np.bool_]
     weight: NDArray[np.float64]
     keys: NDArray[np.object_]
-    """``seq``, ``failed``, ``weight`` and ``keys``: journal block, verdict, 1 / probability of having been
-    asked, and id of each record, shape (n,)."""
+    """Block, verdict, 1 / probability of having been asked, and id of each record, shape (n,)."""
 
 
 @dataclass(slots=True, kw_only=True)
 class FlagRows:
-    """Flags with their members and weak labels."""
-
     flags: TableColumns = field(default_factory=partial(TableColumns, Flag))
     members: TableColumns = field(default_factory=partial(TableColumns, FlagRecord))
     weak_labels: TableColumns = field(default_factory=partial(TableColumns, WeakLabelRow))
 
     def extend_flags(self, other: "FlagRows") -> None:
-        """Add the flags of another, with their members and weak labels."""
         self.flags.extend(other.flags)
         self.members.extend(other.members)
         self.weak_labels.extend(other.weak_labels)
@@ -86,8 +80,6 @@ class FlagRows:
 
 @dataclass(slots=True)
 class Effects(FlagRows):
-    """Effects of one unit of work of one slot."""
-
     model: str
     slot: str
     seq: int
@@ -95,15 +87,13 @@ class Effects(FlagRows):
     answers: list[Row] = field(default_factory=list)
     checkpoints: list[Row] = field(default_factory=list)
     border: tuple[int, str] | None = None
-    """Block behind which another version is champion, and that version."""
     rotation: tuple[int, int] | None = None
-    """Block behind which other entities are sampled, and when the first of these was received."""
     admission: tuple[float, int, int] | None = None
-    """What sampling carries on: weight, begin and end of the period last sampled; None where unchanged."""
+    """State that sampling carries on: weight, begin and end of the last sampled period; None where
+    unchanged."""
     live_answers: TableColumns = field(default_factory=partial(TableColumns, LiveAnswer))
     live_verdicts: list[LiveVerdicts] = field(default_factory=list)
     live_budget: Mapping[str, Any] | None = None
-    """State of the budget of live questions behind the unit; None where there is none."""
     labels: TableColumns = field(default_factory=partial(TableColumns, Label))
     dead_letters: TableColumns = field(default_factory=partial(TableColumns, DeadLetter))
     strikes: TableColumns = field(default_factory=partial(TableColumns, Strike))
@@ -112,42 +102,35 @@ class Effects(FlagRows):
     layouts: list[LayoutRow] = field(default_factory=list)
     counts: Tally[str] = field(default_factory=Tally)
     first_seen: list[Row] = field(default_factory=list)
-    """Rows of ``first_seen``."""
     ran: set[str] = field(default_factory=set)
-    """Assertions that gave verdicts."""
     owner: str = ""
-    """Slot whose answers the flags are about; the slot itself unless a judge's is meant."""
+    """Slot whose answers the flags are about, where it is not this one."""
     received_us: int = 0
-    """Receive time of the last block; 0 takes the time of each record instead."""
+    """Receive time of the last block; 0 takes the time of each record."""
     received: Mapping[int, int] = field(default_factory=dict)
-    """Receive time of each block."""
     live_rates: list[Any] = field(default_factory=list)
-    """What the commit made of ``live_verdicts``: ``live_rates.follow`` returns it."""
+    """Result of ``live_rates.follow`` on ``live_verdicts``."""
     step_us: int = 0
-    """How far the clock was set at the unit; 0 wherever it was not."""
+    """Step of the clock at the unit; 0 without one."""
     thinned: set[str] = field(default_factory=set)
-    """Flags that are counted but not kept: ``rate_limit.count_flags`` names them."""
+    """Flags counted but not kept, from ``rate_limit.count_flags``."""
     new_flags: list[int] = field(default_factory=list)
-    """Rows of ``flags`` that no earlier unit found: ``rate_limit.count_flags`` names them."""
+    """Rows of ``flags`` new to the database, from ``rate_limit.count_flags``."""
     marks: dict[tuple[str, int], Marks] = field(default_factory=dict)
-    """Marks of the answered records, by judged version as counted and block."""
+    """Marks of the answered records, by counted version and block."""
     version: str | None = None
-    """Version of the replica that answered; None without one."""
     measures: list[Row] = field(default_factory=list)
-    """Rows of ``measure_count``."""
     reads: dict[str, Sequence[str]] = field(default_factory=dict)
-    """Columns that assertions were seen to read, where that is news."""
+    """Columns newly seen to be read, by assertion."""
     classes: Sequence[str] = ()
-    """Words of the model's declared classes, in the order in which answers score them."""
+    """Words of the declared classes, in the order of answers' scores."""
     stated_versions: list[str | None] = field(default_factory=list)
-    """Version that each record states, as counts name it; None for none."""
 
     def __post_init__(self) -> None:
         self.owner = self.owner or self.slot
 
     @property
     def judged_versions(self) -> list[str]:
-        """Judged version per record as counted: production's, else the replica's, else empty."""
         return [
             OTHERS if is_unnamed else (self.version if stated is None or by_replica else stated) or ""
             for stated, by_replica, is_unnamed in self.records.select("version", "by_replica", "is_unnamed")
@@ -155,7 +138,6 @@ class Effects(FlagRows):
 
     @property
     def minutes(self) -> list[int]:
-        """Minute of receipt per record."""
         return [
             minute_of(self.received.get(seq, self.received_us) or ts_us)
             for seq, ts_us in self.records.select("seq", "ts_us")
@@ -165,13 +147,9 @@ class Effects(FlagRows):
 def flag_id(
     model: str, version: str | None, assertion: str, revision: str, subject: str, *, slot: str = CHAMPION
 ) -> str:
-    """Identity of a flag, equal for equal judgements: replays add nothing.
+    """Identity of a flag, equal for equal judgements, so that replays add nothing.
 
-    Parameters
-    ----------
-    slot
-        Whose answer is judged. A canary's version serves and is a challenger at once: production's answers
-        and its own are two judgements.
+    ``slot`` is whose answer is judged: a canary serves and is a challenger at once.
     """
     text = "\0".join((model, version or "", assertion, revision, subject))
     person = b"" if slot == CHAMPION else blake2b(slot.encode(), digest_size=16).digest()
@@ -179,19 +157,18 @@ def flag_id(
 
 
 def own_flag_ids(flags: TableColumns, *, slot: str = CHAMPION) -> list[str]:
-    """Identities of flags as if the subject of each were its record."""
+    """Identities of flags as if each subject were its record."""
     judgements = flags.select("model", "version", "assertion", "revision", "record_id")
     return [flag_id(*judgement, slot=slot) for judgement in judgements]
 
 
 def weak_label_id(flag: str, record: str, kind: str, field: str, element: int, value: str) -> str:
-    """Identity of a correction that a flag proposes for a record."""
     text = "\0".join((flag, record, kind, field, str(element), value))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _leave_repeated_labels(connection: Connection, effects: Effects) -> None:
-    """Leave out labels whose key is stored already; one that says something else is a dead letter."""
+    """Leave out labels whose key is stored; one with another content is a dead letter."""
     keys = effects.labels["key"]
     named = sorted({key for key in keys if key is not None})
     if not named:
@@ -216,12 +193,9 @@ def _leave_repeated_labels(connection: Connection, effects: Effects) -> None:
 
 
 def apply(connection: Connection, effects: Effects) -> None:
-    """Write everything of ``effects`` and advance the cursor, inside the caller's transaction.
+    """Write everything of ``effects`` and advance the cursor, in the caller's transaction.
 
-    Raises
-    ------
-    RuntimeError
-        If the cursor is already at or beyond ``effects.seq``: another worker runs on this database.
+    RuntimeError where another worker has advanced it.
     """
     model, slot = effects.model, effects.slot
     at = cursor(connection, model, slot)
@@ -292,13 +266,6 @@ def apply(connection: Connection, effects: Effects) -> None:
 
 
 def count_groups(connection: Connection, effects: Effects, is_first: Callable[[int, str, str], bool]) -> None:
-    """Count the records of a unit by declared group.
-
-    Parameters
-    ----------
-    is_first
-        As of :func:`outrider.dataops.ledger.groups.answer_rows`.
-    """
     if any(effects.records["groups"]):
         rows = answer_rows(
             effects.model,
@@ -311,7 +278,6 @@ def count_groups(connection: Connection, effects: Effects, is_first: Callable[[i
 
 
 def suspend(connection: Connection, model: str, assertion: str, until_us: int) -> None:
-    """Suspend an assertion for its strikes."""
     table = table_of(AssertionRow)
     connection.execute(
         table.update()
@@ -321,19 +287,17 @@ def suspend(connection: Connection, model: str, assertion: str, until_us: int) -
 
 
 def _is_of_flags(count: str) -> bool:
-    """True for a count of the slot whose answers are flagged."""
     return count == "flagged" or count.startswith(
         ("flags:", "thinned:", "cost_ns:", "judged:", "live:", FLAGS_OF)
     )
 
 
 def _of_entities(found: TableColumns) -> Iterable[tuple[str, int]]:
-    """Entity and time of the rows that have an entity."""
     return ((entity, ts_us) for entity, ts_us in found.select("entity", "ts_us") if entity is not None)
 
 
 def _kept(effects: Effects, found: TableColumns, name: str) -> Iterable[Row]:
-    """Rows whose flag, named in a column, a storm has not thinned out."""
+    """Rows whose flag, named in a column, was not thinned."""
     thinned = effects.thinned
     return found.where(flag not in thinned for flag in found[name]).rows() if thinned else found.rows()
 
@@ -351,7 +315,7 @@ def _of_both(effects: Effects) -> Iterable[tuple[str | None, int, int, str]]:
 
 
 def _count_flagged(connection: Connection, effects: Effects) -> None:
-    """Count the records that get their first flag; a window may judge records of earlier blocks."""
+    """Count the records that get their first flag, also of earlier blocks."""
     ids = set(effects.flags["record_id"])
     table = table_of(Flag)
     own = table.c.model == effects.model, table.c.slot == effects.owner, among(table.c.record_id, ids)
@@ -360,7 +324,6 @@ def _count_flagged(connection: Connection, effects: Effects) -> None:
 
 
 def live_budget(connection: Connection, model: str, slot: str) -> dict[str, Any] | None:
-    """Budgets of live questions at a slot's cursor."""
     table = table_of(LiveBudgetRow)
     query = select(table.c.state).where(table.c.model == model, table.c.slot == slot)
     state: dict[str, Any] | None = connection.execute(query).scalar()

@@ -11,30 +11,25 @@ from outrider.dataops.state.tables import Counter, table_of
 
 _COUNTER = table_of(Counter)
 RECORDS_OF, FLAGS_OF = "records_of:", "flags_of:"
-"""Counters of the champion's slot by the version that was judged."""
+"""Counters of the champion's slot by judged version."""
 
 
 @dataclass(frozen=True, slots=True)
 class VersionFigures:
-    """Records that a version answered, and flags on them."""
-
     records: int = 0
     flags: int = 0
 
     @property
     def flags_per_1000(self) -> float:
-        """Flags for each 1,000 records; nan without records."""
         return 1000 * self.flags / self.records if self.records else math.nan
 
 
 def add_counts(connection: Connection, model: str, slot: str, counts: Mapping[str, int]) -> None:
-    """Advance the counters of a slot."""
     rows = [(model, slot, name, count) for name, count in counts.items() if count]
     add_to_rows(connection, Counter, rows)
 
 
 def read_counts(connection: Connection, model: str, slot: str) -> dict[str, int]:
-    """Counters of a slot by name."""
     query = select(_COUNTER.c.name, _COUNTER.c.value).where(
         _COUNTER.c.model == model, _COUNTER.c.slot == slot
     )
@@ -42,7 +37,6 @@ def read_counts(connection: Connection, model: str, slot: str) -> dict[str, int]
 
 
 def counts_by_slot(connection: Connection, model: str, *, prefix: str = "") -> dict[str, dict[str, int]]:
-    """Counters of every slot of a model, by a prefix of names."""
     query = select(_COUNTER.c.slot, _COUNTER.c.name, _COUNTER.c.value).where(
         _COUNTER.c.model == model, _COUNTER.c.name.startswith(prefix)
     )
@@ -53,15 +47,7 @@ def counts_by_slot(connection: Connection, model: str, *, prefix: str = "") -> d
 
 
 def figures_of(counts: Mapping[str, Mapping[str, int]], version: str, *, is_champion: bool) -> VersionFigures:
-    """Figures that a version earned.
-
-    As champion, whenever it was one; those of its shadow where it never answered.
-
-    Parameters
-    ----------
-    counts
-        Counters of every slot of the model.
-    """
+    """Figures that a version earned as champion, or else in its shadow."""
     served = counts.get("champion", {})
     found = VersionFigures(served.get(f"{RECORDS_OF}{version}", 0), served.get(f"{FLAGS_OF}{version}", 0))
     if found.records or is_champion:

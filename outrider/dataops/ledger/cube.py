@@ -1,6 +1,6 @@
-"""Counts by dimensions: one table each, and one way to change and read.
+"""Counts by dimensions: one table each.
 
-A cube's dimensions are the key of its table, and its sums are the other columns.
+A cube's dimensions are the key of its table, its sums the other columns.
 """
 
 import json
@@ -22,31 +22,26 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Key = TypeVar("Key", bound=Hashable)
 FINE_US, COARSE_US = (3 * HOUR_US, 14 * DAY_US), (14 * DAY_US, 90 * DAY_US)
-"""Ages up to which cells are of a minute, and of an hour; older ones are of a day."""
+"""Ages up to which cells are of a minute and of an hour; older ones are of a day."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cube:
-    """Counts of one table."""
-
     table: Table
     ages_us: tuple[int, int] | None = None
     """None for cells without a minute, or of the last hour alone."""
     aging: str = ""
-    """Condition on cells that are put together as they age."""
+    """Condition on cells that are joined as they age."""
 
     @property
     def dimensions(self) -> list[str]:
-        """Columns of the key, in order."""
         return [column.name for column in self.table.primary_key]
 
     @property
     def sums(self) -> list[str]:
-        """Columns that add up."""
         return [column.name for column in self.table.c if not column.primary_key]
 
     def resolution_us(self, *, since_us: int, now_us: int) -> int:
-        """Width of the coarsest cells from a time on."""
         if self.ages_us is None:
             return MINUTE_US
         of_minutes, of_hours = self.ages_us
@@ -65,15 +60,8 @@ class Cube:
         until_us: int | None = None,
         of: Mapping[str, Any] | None = None,
     ) -> Select[*tuple[Any, ...]]:
-        """Sums of a model's cells, by dimensions.
-
-        Parameters
-        ----------
-        since_us, until_us
-            First minute, and the one behind the last.
-        of
-            Values of dimensions: one, several, or None for all.
-        """
+        """Sums of a model's cells by dimensions; ``of`` fixes values of dimensions: one, several,
+        or None for all."""
         cells = self.table.c
         where = [cells.model == model]
         where += [] if since_us is None else [cells.minute_us >= since_us]
@@ -86,12 +74,10 @@ class Cube:
         return select(*keys, *columns).where(*where).group_by(*keys)
 
     def step(self, width_us: int, since_us: int = 0) -> ColumnElement[int]:
-        """Number of a cell's step of time, as ``step``."""
         found: ColumnElement[int] = ((self.table.c.minute_us - since_us) // width_us).label("step")
         return found
 
     def first(self, connection: Connection, model: str, *, since_us: int = 0) -> int | None:
-        """First minute of a model's cells from a time on, or None."""
         minute = self.table.c.minute_us
         found: int | None = connection.scalar(
             select(func.min(minute)).where(self.table.c.model == model, minute >= since_us)
@@ -99,7 +85,6 @@ class Cube:
         return found
 
     def last(self, connection: Connection, model: str, *, until_us: int | None = None) -> int | None:
-        """Last minute of a model's cells up to a time, or None."""
         minute = self.table.c.minute_us
         own = [self.table.c.model == model, *([] if until_us is None else [minute <= until_us])]
         found: int | None = connection.scalar(select(func.max(minute)).where(*own))
@@ -110,15 +95,8 @@ class Cube:
     def move(
         self, connection: Connection, to: Mapping[str, str], where: str, given: Mapping[str, object]
     ) -> None:
-        """Add cells to others under new values of some dimensions.
-
-        Parameters
-        ----------
-        to
-            SQL for the new value of each dimension that changes.
-        where
-            Condition on the cells that go; none of those that they are added to meets it.
-        """
+        """Add cells to others under new values of some dimensions (``to``: SQL); no target cell
+        may meet ``where``."""
         name = self.table.name
         kept = [one for one in self.dimensions if one not in to]
         columns = ", ".join([*kept, *to, *self.sums])
@@ -133,7 +111,6 @@ class Cube:
         connection.exec_driver_sql(f"DELETE FROM {name} WHERE {where}", dict(given))
 
     def drop_empty(self, connection: Connection, model: str, minutes: Iterable[int]) -> None:
-        """Drop cells of minutes whose records were all taken off."""
         connection.exec_driver_sql(
             f"DELETE FROM {self.table.name} WHERE model = ? AND records = 0"
             " AND minute_us IN (SELECT value FROM json_each(?))",
@@ -141,7 +118,6 @@ class Cube:
         )
 
     def join(self, connection: Connection, model: str, width_us: int, until_us: int) -> None:
-        """Put cells before a time together by the hour or day."""
         where = f"model = :model AND minute_us < :until AND minute_us % {width_us} != 0"
         where += f" AND {self.aging}" if self.aging else ""
         start = {"minute_us": f"minute_us - minute_us % {width_us}"}
@@ -163,13 +139,8 @@ AGING = (*LABELLED, RECORDS, FLAGS)
 
 
 def roll_up(connection: Connection, model: str, *, before_us: int, now_us: int) -> None:
-    """Put old minutes together by the hour, old hours by the day.
-
-    Parameters
-    ----------
-    before_us
-        When it was last done: where no hour, or no day, has begun since, there is nothing to do.
-    """
+    """Join old minutes by the hour, old hours by the day; nothing where no hour or day has begun since
+    ``before_us``."""
     if before_us // HOUR_US == now_us // HOUR_US:
         return
     is_new_day = before_us // DAY_US != now_us // DAY_US
@@ -219,7 +190,6 @@ def summed(
 
 
 def flags_of(assertion: str | None, **of: str | None) -> dict[str, str | None]:
-    """Values of dimensions of the champion's flags, for :meth:`Cube.query`."""
     return {"slot": CHAMPION, "assertion": assertion, **of}
 
 

@@ -13,24 +13,20 @@ _CURSOR = table_of(Cursor)
 
 
 def cursor(connection: Connection, model: str, slot: str) -> int:
-    """Last committed block of a slot; 0 for a new slot."""
     query = select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot == slot)
     return int(connection.execute(query).scalar() or 0)
 
 
 def cursors_of(connection: Connection, model: str, slots: Sequence[str]) -> list[int]:
-    """Cursors of slots, as far as stored."""
     query = select(_CURSOR.c.seq).where(_CURSOR.c.model == model, _CURSOR.c.slot.in_(slots))
     return list(connection.scalars(query))
 
 
 def judged_by_both(connection: Connection, model: str, challenger: str) -> int:
-    """Last block judged for champion and challenger; 0 before either's first."""
     found = cursors_of(connection, model, (CHAMPION, challenger))
     return min(found) if len(found) == 2 else 0
 
 
 def open_cursor(connection: Connection, model: str, slot: str, *, begin: int) -> int:
-    """Cursor of a slot; a new one is stored at block ``begin``."""
     insert_rows(connection, Cursor, [(model, slot, begin)])
     return cursor(connection, model, slot)

@@ -1,7 +1,7 @@
 """First records of versions, prompts and clients; loaded configurations.
 
-An attribute's text counts once ten entities have stated it, twenty new ones a day; what a sender invents with
-every record is no event.
+A text counts once ten entities have stated it, twenty new ones a day, so that texts invented with every
+record are no events.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,6 @@ STATED: Mapping[str, str] = {
     "prompt_version": "attrs.prompt_version",
     "client_version": "attrs.client_version",
 }
-"""Columns whose new texts are events, by kind."""
 LEAST_ENTITIES = 10
 MOST_OF_A_DAY = 20
 LONGEST = 100
@@ -36,17 +35,13 @@ _CANDIDATES = 1000
 
 @dataclass(slots=True)
 class SeenNames:
-    """Names that records of a model have stated, by kind."""
-
     known: dict[str, set[str]] = field(default_factory=dict)
     _met: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     """Entities of names that are no event yet, ten at most."""
     _days: dict[tuple[str, int], int] = field(default_factory=dict)
-    """Events of a kind and day."""
 
     @classmethod
     def stored(cls, connection: Connection, model: str) -> "SeenNames":
-        """Names as the database has them."""
         found = cls()
         query = "SELECT kind, name, at_us FROM first_seen WHERE model = ?"
         for kind, name, at_us in connection.exec_driver_sql(query, (model,)):
@@ -54,7 +49,6 @@ class SeenNames:
         return found
 
     def versions(self, model: str, names: Sequence[str | None], minutes_us: NDArray[np.int64]) -> list[Row]:
-        """Rows of versions met for the first time."""
         new = set(names) - self.known.get(VERSION, set()) - {None, "", OTHERS}
         if not new:
             return []
@@ -67,7 +61,6 @@ class SeenNames:
         return rows
 
     def stated(self, judged: Batch, *, received_us: int) -> list[Row]:
-        """Rows of prompts and clients that enough entities have stated first."""
         return [
             (judged.model, kind, name, minute_of(received_us))
             for kind, column in STATED.items()
@@ -106,12 +99,10 @@ class SeenNames:
 
 
 def note_first_seen(connection: Connection, rows: Sequence[Row]) -> None:
-    """Store names with their first minutes; known ones stay."""
     insert_rows(connection, FirstSeen, rows)
 
 
 def note_configuration(connection: Connection, digest: str, *, at_us: int) -> None:
-    """Store a loaded configuration that differs from the one before."""
     newest = (
         "SELECT name FROM first_seen WHERE model = '' AND kind = ? ORDER BY at_us DESC, name DESC LIMIT 1"
     )

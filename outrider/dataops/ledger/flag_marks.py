@@ -1,7 +1,6 @@
-"""Marks of judged records, a byte per row of a block.
+"""Marks of judged records, a byte per row of a block, before thinning.
 
-Flags are marked before storms are thinned. Marks name no record: who they belong to stands in ``record``
-alone, and goes with it.
+Marks name no record, so erasing the record suffices.
 """
 
 from collections.abc import Iterable
@@ -19,7 +18,6 @@ Marks = NDArray[np.uint8]
 JUDGED = 1
 LEVEL_BITS = {"info": 2, "warning": 4, "critical": 8}
 FLAGGED = sum(LEVEL_BITS.values())
-"""Any of them."""
 _JUDGED_BLOCK = table_of(JudgedBlock)
 
 
@@ -43,15 +41,8 @@ def store_marks(
     marks: dict[tuple[str, int], Marks],
     flags: Iterable[tuple[str | None, int, int, str]],
 ) -> None:
-    """Store marks by counted version and block, with their flags.
-
-    Flags on earlier blocks change their marks. Those of a version without a name stand under ``OTHERS``.
-
-    Parameters
-    ----------
-    flags
-        Judged version, block, row and level of each. Those of records without a mark are left out.
-    """
+    """Store marks by counted version and block, with their flags; flags on earlier blocks change their
+    marks."""
     found = list(flags)
     earlier = {(version, seq) for version, seq, *_ in found if version is not None} - marks.keys()
     for seq in sorted({seq for _, seq in earlier}):
@@ -68,7 +59,6 @@ def store_marks(
 
 
 def _stored(connection: Connection, model: str, slot: str, seq: int) -> dict[str, Marks]:
-    """Stored marks of a block, by version."""
     query = select(_JUDGED_BLOCK.c.version, _JUDGED_BLOCK.c.marks).where(
         _JUDGED_BLOCK.c.model == model,
         _JUDGED_BLOCK.c.slot == slot,

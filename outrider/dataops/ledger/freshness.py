@@ -37,12 +37,10 @@ class FreshnessView:
 
 
 def note(connection: Connection, view: FreshnessView) -> None:
-    """Replace the freshness of a model, in the caller's transaction."""
     replace_rows(connection, Freshness, [astuple(view)])
 
 
 def read(connection: Connection, model: str) -> FreshnessView | None:
-    """Freshness of a model; None before its first record."""
     table = table_of(Freshness)
     row = connection.execute(select(table).where(table.c.model == model)).first()
     return None if row is None else FreshnessView(**row._mapping)
@@ -75,7 +73,6 @@ class ObjectiveStanding:
 
 
 def standing(connection: Connection, model: str) -> ObjectiveStanding:
-    """Standing of a model against its objective."""
     table = table_of(Counter)
     query = select(table.c.name, table.c.value).where(
         table.c.model == model,

@@ -1,5 +1,3 @@
-"""Names of groupings: columns with commas between them."""
-
 from collections.abc import Sequence
 
 SEPARATOR = ", "
@@ -18,5 +16,4 @@ def attribute_of(names: str | Sequence[str]) -> str:
 
 
 def columns_of(attribute: str) -> list[str]:
-    """Columns of a grouping."""
     return attribute.split(SEPARATOR)

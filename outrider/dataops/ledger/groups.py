@@ -1,8 +1,6 @@
 """Counts of answers and labels by declared group per minute.
 
-Those of labels change as labels come, change and are withdrawn.
-``record.groups`` names the groups of ``group_by`` that a record is in, as counts do, so that labels to come
-find them.
+``record.groups`` names a record's groups, so that later labels find these.
 """
 
 import json
@@ -25,16 +23,8 @@ def answer_rows(
     minutes: Sequence[int],
     is_first: Callable[[int, str, str], bool],
 ) -> list[Row]:
-    """Rows of ``group_count`` for records that were judged.
-
-    Parameters
-    ----------
-    records
-        ``groups``, ``predicted``, ``is_other_class``, ``entity`` and weight of each; those without group or
-        answer do not count.
-    is_first
-        Whether a minute meets, in some group with some answer, an entity for the first time.
-    """
+    """Rows of ``group_count`` for judged records; ``is_first`` tells whether a minute meets an entity
+    in a group with an answer for the first time."""
     cells: list[tuple[int, str, str, str]] = []
     weights: list[float] = []
     firsts: list[bool] = []
@@ -67,13 +57,8 @@ def label_rows(
     sign: Floats,
     weight: Floats,
 ) -> list[Row]:
-    """Rows of ``group_count`` for labelled records, put on or taken off.
-
-    Parameters
-    ----------
-    cells
-        Minute, judged version, ``groups``, answer, label and whether these are equal, of each record.
-    """
+    """Rows of ``group_count`` for labelled records, added or subtracted; a cell is minute, version,
+    ``groups``, answer, label and their equality."""
     known, place = distinct(cells)
     terms = (sign, sign * weight, sign * weight * weight)
     return [

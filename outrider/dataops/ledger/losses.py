@@ -1,8 +1,7 @@
 """Blocks of labelled observations, in order of the first labels.
 
-An observation is an entity, once in a block; a record without one is its own. A block has 50 of them, or
-those of an hour: both are known before any outcome of the next one. What a label says when it first comes
-counts; corrections do not change the past that alarms read: until they come, the newest would seem worse.
+An observation is an entity, once in a block of 50 or of an hour, which is fixed before outcomes are known.
+The first label counts: corrections do not change the past that alarms read.
 """
 
 import json
@@ -23,37 +22,31 @@ from .measures import buckets_of
 from .minutes import HOUR_US
 
 BLOCK = 50
-"""Observations of a full block."""
 OF_LABEL = "\1"
-"""Begin of the slice under which an observation counts a second time, by its label: no other has it."""
+"""Begin of the slice under which an observation counts again, by its label."""
 WRONG = -1
 """Bucket of a wrong class."""
 ENOUGH = 200
-"""Errors from which their quantile is known, where they inform as much as ``EFFECTIVE`` of equal weight."""
+"""Errors (effective, by weight) from which their quantile is known."""
 EFFECTIVE = 50.0
 QUANTILE = 0.9
 KEPT, MERGED_EVERY = 500, 100
-"""Newest blocks that stay, and how often those before are put together."""
+"""Newest blocks that stay, and the interval of joining older ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstOutcome:
-    """Outcome of a record whose first label has come."""
-
     id: str
     version: str
     slice: str
     entity: str | None
     record_us: int
     known_us: int
-    """When label and record were both there."""
+    """Time when label and record were both there."""
     weight: float
-    """Of the record among the traffic."""
     hit: bool
     error: float
-    """nan of a class."""
     label: str = ""
-    """Name of the labelled class; empty of a number."""
 
 
 @dataclass(slots=True)
@@ -79,7 +72,6 @@ class _OpenBlock:
 
 
 def count_losses(connection: Connection, model: str, found: Iterable[FirstOutcome]) -> None:
-    """Add first outcomes to the blocks of their versions."""
     ordered = sorted(found, key=lambda one: (one.known_us, one.record_us, one.id))
     if not ordered:
         return
@@ -138,7 +130,6 @@ def _newest(connection: Connection, model: str, version: str) -> _OpenBlock | No
 def _next(
     connection: Connection, model: str, version: str, last: _OpenBlock | None, one: FirstOutcome
 ) -> _OpenBlock:
-    """Block behind another one, which begins with an outcome."""
     begun_us = one.known_us if last is None else max(one.known_us, last.ended_us)
     number = 0 if last is None else last.number + 1
     bound = None if last is None else last.bound
@@ -152,8 +143,8 @@ def _next(
 def _bound(connection: Connection, model: str, version: str) -> int | None:
     """Bucket of the 90 % quantile of the traffic's errors so far; None while there are too few.
 
-    Chosen labels count by one over their chance, and stand for those chosen with the same chance that have no
-    label yet: failures that are labelled first are no scale.
+    Chosen labels count by one over their chance, also for unlabelled ones: failures that are labelled
+    first are no scale.
     """
     query = (
         "SELECT bucket, weight, sum(records) FROM loss_count WHERE model = ? AND version = ?"
@@ -177,7 +168,8 @@ def _bound(connection: Connection, model: str, version: str) -> int | None:
 
 
 def _requested(connection: Connection, model: str, *, width: int) -> tuple[Floats, Floats]:
-    """Records chosen for labels by class of weight, and how many of them have one; shape (classes,) each."""
+    """Records chosen for labels by class of weight, and the labelled ones among them; shape (classes,)
+    each."""
     query = (
         "SELECT r.probability, count(*), sum(EXISTS (SELECT 1 FROM label l"
         " WHERE l.model = r.model AND l.record_id = r.record_id))"
@@ -193,7 +185,7 @@ def _requested(connection: Connection, model: str, *, width: int) -> tuple[Float
 
 
 def _merge(connection: Connection, model: str, version: str, until: int) -> None:
-    """Put old blocks into the first one that has a bound: they may have been no onset, but stay usual."""
+    """Join old blocks into the first one with a bound: no onset, but usual."""
     first = "SELECT min(block) FROM loss_block WHERE model = ? AND version = ? AND bound IS NOT NULL"
     into = connection.exec_driver_sql(first, (model, version)).scalar()
     if into is None:
@@ -212,7 +204,6 @@ def _store(
     numbers: Sequence[int],
     chances: Mapping[str, float],
 ) -> None:
-    """Write blocks of a model's version, and add observations to those of their numbers."""
     if not taken:
         return
     replace_rows(connection, LossBlock, [block.row(*key) for block in filled])
@@ -227,7 +218,7 @@ def _store(
 
 
 def _chances(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, float]:
-    """Chance with which each record was chosen for a label, of those that were."""
+    """Chance with which each record was chosen for a label."""
     query = (
         "SELECT record_id, probability FROM label_request WHERE model = ?"
         " AND record_id IN (SELECT value FROM json_each(?))"

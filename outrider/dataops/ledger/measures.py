@@ -11,26 +11,22 @@ from outrider.dataops.state.rows import Row
 from .cube import Floats, Integers, distinct, summed
 
 RATIO = 2.0 ** (1 / 8)
-"""Between the bounds of a bucket: a quantile is off by less than 9 %, a mean and a count by nothing."""
+"""Ratio of a bucket's bounds: quantiles are off by less than 9 %, means and counts by nothing."""
 LEAST = 1e-9
-"""Smaller values are zero."""
 MOST = 1e100
-"""Larger values count as this: sums stay finite, and what is taken off again leaves no NaN."""
+"""Larger values count as this, so that sums stay finite and subtraction leaves no NaN."""
 ONE = 1 + math.floor(8 * math.log2(1 / LEAST))
-"""Bucket of 1.0: what holds or does not hold stands here or in bucket 0."""
+"""Bucket of 1.0."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordKeys:
-    """Judged version, slice, minute and weight per record."""
-
     version: Sequence[str | None]
     slice: Sequence[str | None]
     minute_us: Integers
     weight: Floats
 
     def parts(self) -> tuple[list[tuple[int, str, str]], Integers]:
-        """Distinct minutes, versions and slices, and the place of each record."""
         found, place = distinct(zip(self.minute_us.tolist(), self.version, self.slice, strict=True))
         return [(minute, version or "", part or "") for minute, version, part in found], place
 

@@ -9,22 +9,13 @@ MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 KEPT_US = 730 * DAY_US
-"""Counts go after two years."""
 
 
 def minute_of(us: int) -> int:
-    """Start of the minute, as ``flag_count.minute_us``."""
     return us - us % MINUTE_US
 
 
 def note_minutes(connection: Connection, model: str, received: Mapping[int, int]) -> None:
-    """Note the first block of each minute, as blocks are judged.
-
-    Parameters
-    ----------
-    received
-        Receive time of each block.
-    """
     first: dict[int, int] = {}
     for seq in sorted(received):
         first.setdefault(minute_of(received[seq]), seq)
@@ -36,7 +27,6 @@ def note_minutes(connection: Connection, model: str, received: Mapping[int, int]
 
 
 def minutes_of(connection: Connection, model: str, blocks: Iterable[int]) -> dict[int, int]:
-    """Minute of receipt of blocks, where noted."""
     wanted = sorted(set(blocks))
     if not wanted:
         return {}
@@ -51,7 +41,6 @@ def minutes_of(connection: Connection, model: str, blocks: Iterable[int]) -> dic
 
 
 def thin_minutes(connection: Connection, model: str, *, before_us: int) -> None:
-    """Keep the first block of each hour before a time."""
     thin = (
         "DELETE FROM minute_block WHERE model = ? AND minute_us < ? AND seq NOT IN"
         f" (SELECT min(seq) FROM minute_block WHERE model = ? GROUP BY minute_us / {HOUR_US})"

@@ -1,7 +1,7 @@
 """Outcomes of labels per minute, exact as labels come and change.
 
-Around each transaction that may change which label a record has, its outcome before is taken off and that
-behind it put on. A record whose row has expired keeps the outcome that it had.
+Around each transaction that may change a record's label, its old outcome is subtracted and the new one added;
+an expired row keeps its outcome.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,9 +28,7 @@ from .stated_values import OTHERS
 from .targets import declared_number
 
 CONFIDENCES = 50
-"""Buckets of [0, 1]."""
 SCALE = 10_000
-"""Of ``record.confidence``."""
 _CHUNK = 500
 _STANDING = (
     "SELECT r.id, r.seq, r.ts_us, r.version, r.by_replica, r.slice, r.predicted, r.confidence, r.weight,"
@@ -43,8 +41,6 @@ _STANDING = (
 
 
 class LabelledRow(NamedTuple):
-    """Record with the label that counts."""
-
     id: str
     seq: int
     ts_us: int
@@ -59,7 +55,7 @@ class LabelledRow(NamedTuple):
     entity: str | None
     is_unnamed: bool | None
     value: str
-    """Null where it was withdrawn, as rows are read."""
+    """Null where it was withdrawn."""
     received_us: int
     is_other_class: bool | None = None
     is_other_label: bool | None = None
@@ -67,30 +63,20 @@ class LabelledRow(NamedTuple):
 
 T = TypeVar("T")
 Standing = dict[str, LabelledRow]
-"""By record."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelOutcome:
-    """Answer to a labelled record, as counted."""
-
     predicted: str
     label: str
     hit: bool
     error: float
-    """Answer minus label; nan where they are no numbers to be near."""
+    """Answer minus label; nan for classes."""
 
 
 def outcomes_of(rows: Sequence[LabelledRow], is_number: bool | None = None) -> list[LabelOutcome]:
-    """Outcomes of labelled records.
-
-    Answers and labels keep the names that counts gave them at receipt.
-
-    Parameters
-    ----------
-    is_number
-        Declared kind of the target; None where each answer says it.
-    """
+    """Outcomes of labelled records under the names that counts gave them at receipt; ``is_number``
+    None leaves the kind to each answer."""
     told = [(row.predicted, row.value, bool(row.is_other_class), bool(row.is_other_label)) for row in rows]
     distinct = list(dict.fromkeys(told))
     values = [(read_typed(answer), read_typed(label)) for answer, label, *_ in distinct]
@@ -116,15 +102,8 @@ def _name(text: str, is_other: bool, is_number: bool | None) -> str:
 def affected(
     connection: Connection, model: str, *, labels: Iterable[str], records: Sequence[str]
 ) -> list[str]:
-    """Records whose label a transaction may change, new ones too.
-
-    Parameters
-    ----------
-    labels
-        Records that new labels name.
-    records
-        New records; those count for which a label waits.
-    """
+    """Records whose label a transaction may change: those that ``labels`` name, and ``records`` for
+    which a label waits."""
     ids = dict.fromkeys(one for one in labels if one)
     some = "SELECT 1 FROM label WHERE model = ? LIMIT 1"
     if connection.exec_driver_sql(some, (model,)).first() is not None:
@@ -135,14 +114,12 @@ def affected(
 
 
 def _parts(ids: Sequence[T]) -> Iterator[tuple[Sequence[T], str]]:
-    """Ids or times in parts, each with its places in a query."""
     for start in range(0, len(ids), _CHUNK):
         part = ids[start : start + _CHUNK]
         yield part, ", ".join("?" * len(part))
 
 
 def labelled_entities(connection: Connection, model: str, since: Mapping[str, int]) -> list[str]:
-    """Records with labels of entities, from a time of each on."""
     query = "SELECT record_id FROM label WHERE model = ? AND entity = ? AND ts_us >= ? AND record_id != ''"
     return [
         row.record_id
@@ -152,7 +129,6 @@ def labelled_entities(connection: Connection, model: str, since: Mapping[str, in
 
 
 def standing(connection: Connection, model: str, ids: Iterable[str]) -> Standing:
-    """Labelled ones of records, with the label that counts now."""
     found: Standing = {}
     for part, marks in _parts(list(ids)):
         rows = connection.exec_driver_sql(_STANDING.format(marks=marks), (model, *part)).all()
@@ -169,15 +145,7 @@ def count_changes(
     classes: Sequence[str],
     received: Mapping[int, int],
 ) -> None:
-    """Move counts from the outcomes before a transaction to the new ones.
-
-    Parameters
-    ----------
-    classes
-        Declared ones, in the order in which answers score them.
-    received
-        Receive time of the transaction's own blocks; others are looked up.
-    """
+    """Move counts from the outcomes before a transaction to the new ones."""
     gone = [row for key, row in before.items() if after.get(key) != row]
     new = [row for key, row in after.items() if before.get(key) != row]
     if not gone and not new:
@@ -222,10 +190,8 @@ def _first(row: LabelledRow, version: str, outcome: LabelOutcome, keys: RecordKe
 
 
 def judged_versions(connection: Connection, model: str, rows: Sequence[LabelledRow]) -> list[str]:
-    """Judged version of stored records as counted: production's, else the replica's.
-
-    The replica's is the champion's of that time; empty where there was none.
-    """
+    """Judged version of stored records as counted: production's, else the champion's of that time,
+    else empty."""
     borders = read_borders(connection, model)
     return [
         OTHERS
@@ -238,14 +204,12 @@ def judged_versions(connection: Connection, model: str, rows: Sequence[LabelledR
 
 
 def confidence_bucket(confidence: int | None) -> int:
-    """Bucket of a stored confidence; -1 without one."""
     return -1 if confidence is None else min(confidence * CONFIDENCES // SCALE, CONFIDENCES - 1)
 
 
 def _outcome_rows(
     model: str, outcomes: Sequence[LabelOutcome], rows: Sequence[LabelledRow], keys: RecordKeys, sign: Floats
 ) -> list[Row]:
-    """Rows of ``outcome_count``, records of one cell put together."""
     sure = np.array([np.nan if row.confidence is None else row.confidence / SCALE for row in rows])
     hit = np.array([one.hit for one in outcomes], dtype=np.float64)
     bucket = np.where(np.isnan(sure), -1, np.minimum(sure * CONFIDENCES + 1e-9, CONFIDENCES - 1))
@@ -263,7 +227,6 @@ def _outcome_rows(
 def _measure(
     connection: Connection, model: str, outcomes: Sequence[LabelOutcome], keys: RecordKeys, sign: Floats
 ) -> None:
-    """Count absolute and squared errors of answers that are numbers."""
     error = np.array([one.error for one in outcomes])
     if not np.isfinite(error).any():
         return
@@ -274,7 +237,7 @@ def _measure(
 
 
 def _delays(connection: Connection, model: str, rows: Sequence[LabelledRow]) -> None:
-    """Count how long after its record each first label came, at the minute in which it did."""
+    """Count the delay of each first label, at the minute in which it came."""
     if not rows:
         return
     received = np.array([row.received_us for row in rows], dtype=np.int64)

@@ -1,7 +1,5 @@
-"""Profiles of minutes: records gathered, counted and written once.
-
-What is gathered stands in memory alone; a restart reads the blocks behind the last written window again.
-"""
+"""Profiles of minutes: records gathered in memory, counted and written once; a restart reads the blocks
+after the last written window again."""
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,20 +20,18 @@ from .stated_values import OTHERS, PLACES
 MINUTE_US = 60_000_000
 BUFFER_ROWS = 65_536
 BUFFER_BYTES = 16 << 20
-"""Gathered rows and bytes from which a part of a minute is written before it ends."""
+"""Gathered bytes from which a part of a minute is written before it ends."""
 FIRST_ROWS = 1000
-"""Records of traffic that a layout is fitted on where no dataset version is."""
+"""Records that a layout is fitted on without a dataset version."""
 LATER_ROWS = 200
-"""Records that columns are fitted on which come later."""
+"""Records that later columns are fitted on."""
 _WEIGHED = 4096
-"""Behind so many rows the next are asked how many bytes they have."""
+"""Rows after which the next are measured in bytes."""
 SLICES = 2 * PLACES
-"""Slices that are known to have had ten entities, those met last."""
+"""Slices known to have had ten entities, those met last."""
 _CANDIDATES = 1000
-"""Other slices whose entities are counted."""
 
 _KEPT = ("entity", "version", "weight")
-"""Columns beside those that are counted."""
 Ints = NDArray[np.int64]
 
 
@@ -52,7 +48,6 @@ class ProfileRow:
     version: str
     slice: str
     seq: int
-    """Last journal block that is counted."""
     layout: str
     rows: int
     payload: bytes
@@ -60,8 +55,6 @@ class ProfileRow:
 
 @dataclass(frozen=True, slots=True)
 class LayoutRow:
-    """Stored layout with its reference."""
-
     digest: str
     at_us: int
     source: str
@@ -71,27 +64,17 @@ class LayoutRow:
 
 @dataclass(slots=True)
 class LayoutBook:
-    """Layout of one model's profiles.
-
-    Attributes
-    ----------
-    reference
-        Rows to fit on with their name, such as those of the champion's dataset version; None where there are
-        none.
-    classes
-        Names of categories known without records, by column.
-    """
+    """Layout of one model's profiles; ``reference`` gives the rows to fit on, such as those of the
+    champion's dataset version."""
 
     current: ProfileLayout | None = None
     reference: Callable[[], tuple[str, Batch] | None] = lambda: None
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
     fitted: list[LayoutRow] = field(default_factory=list)
-    """Layouts that are not stored yet."""
     _asked: int = -1
     _found: tuple[str, Batch] | None = None
 
     def fit(self, batch: Batch, *, at_us: int) -> ProfileLayout:
-        """Layout for ``batch``: the current one, with lacking columns added."""
         if self.current is None:
             found = self.rows_to_fit(at_us // MINUTE_US)
             if found is not None:
@@ -106,10 +89,8 @@ class LayoutBook:
         return self.current
 
     def rows_to_fit(self, minute: int) -> tuple[str, Batch] | None:
-        """Reference rows with their name, or None.
-
-        They are looked for once a minute: finding none may take a scan.
-        """
+        """Reference rows with their name, or None; looked for once a minute, because finding none
+        may take a scan."""
         if minute != self._asked:
             self._asked, self._found = minute, self.reference()
         return self._found
@@ -119,7 +100,6 @@ class LayoutBook:
         self.fitted.append(LayoutRow(layout.digest, at_us, source, rows, layout.to_json()))
 
     def new_rows(self) -> list[LayoutRow]:
-        """Layouts fitted since this was last asked."""
         found, self.fitted = self.fitted, []
         return found
 
@@ -129,25 +109,20 @@ class _Gathered:
     batch: Batch
     seq: Ints
     minute: Ints | int
-    """Of each record, or of all."""
     slices: pa.Array | None = None
 
 
 @dataclass(slots=True)
 class ProfileBuffer:
-    """Records of one slot that are in no stored profile yet."""
-
     rows: int = 0
-    """Records gathered."""
     _parts: list[_Gathered] = field(default_factory=list)
     _row_bytes: float = 0.0
     _weigh_at: int = 0
     _is_wide: bool = False
-    """Records have tensors, as it seems, that their features stand for."""
+    """True once records seem to have tensors, which their features stand for."""
     slices: dict[str, None] = field(default_factory=dict)
-    """Slices that have profiles of their own, the one met last behind."""
+    """Slices with profiles of their own, the one met last at the end."""
     _met: dict[str, set[tuple[int, str]]] = field(default_factory=dict)
-    """Entities of the other slices, up to ten each."""
 
     def add(
         self,
@@ -156,19 +131,7 @@ class ProfileBuffer:
         received: Mapping[int, int],
         slices: Sequence[str | None] | None = None,
     ) -> None:
-        """Gather judged records.
-
-        Parameters
-        ----------
-        batch
-            With the judged version of each record, as counts name it.
-        seq
-            Block of every record, shape (rows,).
-        received
-            Receive time of each block in µs.
-        slices
-            Slice of each record, as counts name it; None where none is declared.
-        """
+        """Gather judged records, with version and slice as counts name them."""
         if not batch.rows:
             return
         minutes: Ints | int = received[int(seq[0])] // MINUTE_US
@@ -198,14 +161,9 @@ class ProfileBuffer:
         now_us: int,
         is_last: bool = False,
     ) -> list[ProfileRow]:
-        """Profiles of the minutes that are over at ``now_us``.
+        """Profiles of the minutes finished at ``now_us``, or of all where much is gathered.
 
-        Of all minutes where much is gathered. A later minute is over, too: the clock was set back since.
-
-        Parameters
-        ----------
-        is_last
-            True to write the open minute, too.
+        A later minute is finished too: the clock was set back.
         """
         if not self._parts:
             return []
@@ -230,12 +188,11 @@ class ProfileBuffer:
         return list(_written(slot, found))
 
     def _begin(self) -> int:
-        """Minute of the first record."""
         first = self._parts[0].minute
         return first if isinstance(first, int) else int(first[0])
 
     def _may_fit(self, book: LayoutBook, now: int) -> bool:
-        """True where there is a reference, or enough traffic to fit on; after an hour less is enough."""
+        """True with a reference, or enough traffic to fit on; after an hour less is enough."""
         least = FIRST_ROWS if now - self._begin() < 60 else LATER_ROWS
         return self.rows >= least or book.rows_to_fit(now) is not None
 
@@ -247,7 +204,6 @@ class ProfileBuffer:
         minute: Ints,
         parts: pa.Array | None,
     ) -> Iterator[tuple[tuple[int, str, str], int, Profile]]:
-        """Profile of each minute, version and slice, with its last block."""
         versions = _texts(batch.arrow("version"), batch.rows)
         slices = self._bounded(batch, _texts(parts, batch.rows))
         minutes, at = np.unique(minute, return_inverse=True)  # years may lie between two of them
@@ -268,7 +224,6 @@ class ProfileBuffer:
             )
 
     def _bounded(self, batch: Batch, slices: tuple[Ints, list[str]]) -> tuple[Ints, list[str]]:
-        """Slices that ten entities or more have had; the others as one."""
         codes, names = slices
         if names == [""]:
             return slices
@@ -281,7 +236,6 @@ class ProfileBuffer:
         return own
 
     def _meet(self, batch: Batch, codes: Ints, names: Sequence[str]) -> None:
-        """Count the entities of slices that have no profiles of their own yet."""
         entities = batch_entities(batch)
         first = first_of_entities(entities)
         number = np.bincount(codes[first], minlength=len(names))
@@ -303,7 +257,6 @@ class ProfileBuffer:
 
 
 def _folded(codes: Ints, names: Sequence[str], known: Container[str]) -> tuple[Ints, list[str]]:
-    """Codes and texts with those that are not known as one, the last."""
     own = [name for name in names if name in known and name != OTHERS]
     kept = {name: at for at, name in enumerate(own)}
     places = np.array([kept.get(name, len(kept)) for name in names], dtype=np.int64)
@@ -311,14 +264,12 @@ def _folded(codes: Ints, names: Sequence[str], known: Container[str]) -> tuple[I
 
 
 def _written(slot: str, found: Mapping[tuple[int, str, str], tuple[int, Profile]]) -> Iterator[ProfileRow]:
-    """Rows of the profiles of minutes, versions and slices."""
     for (start, version, part), (last, profile) in found.items():
         digest, payload = profile.layout.digest, profile.to_bytes()
         yield ProfileRow(60, start, slot, version, part, last, digest, profile.rows, payload)
 
 
 def _texts(given: pa.Array | None, rows: int) -> tuple[Ints, list[str]]:
-    """Code of each record's text, and the texts; one empty text without any."""
     if given is None or given.null_count == len(given):
         return np.zeros(rows, dtype=np.int64), [""]
     column = pc.fill_null(given, "").dictionary_encode()
@@ -326,7 +277,6 @@ def _texts(given: pa.Array | None, rows: int) -> tuple[Ints, list[str]]:
 
 
 def _split(parts: list[_Gathered], now: int) -> tuple[list[_Gathered], list[_Gathered]]:
-    """Records of other minutes than ``now``, and those of this one."""
     over: list[_Gathered] = []
     left: list[_Gathered] = []
     for part in parts:
@@ -344,7 +294,6 @@ def _split(parts: list[_Gathered], now: int) -> tuple[list[_Gathered], list[_Gat
 
 
 def _joined(parts: Sequence[_Gathered]) -> Iterator[tuple[Batch, Ints, Ints, pa.Array | None]]:
-    """Records of one schema together."""
     groups: list[tuple[pa.Schema, list[_Gathered]]] = []
     for part in parts:
         schema = part.batch.to_arrow().schema
@@ -365,7 +314,6 @@ def _joined(parts: Sequence[_Gathered]) -> Iterator[tuple[Batch, Ints, Ints, pa.
 
 
 def _concatenated(minutes: Sequence[Ints | int], rows: Sequence[int]) -> Ints:
-    """Minute of each record of some parts."""
     if all(isinstance(one, int) for one in minutes):
         return np.repeat(np.array(minutes, dtype=np.int64), rows)
     return np.concatenate([np.broadcast_to(one, n) for one, n in zip(minutes, rows, strict=True)])

@@ -1,8 +1,5 @@
-"""Rotations of a model's entity sample, and state beside the cursor.
-
-Both are written in the transaction of the unit that they are about: windows begin anew at the same block
-live, after a restart and in a replay.
-"""
+"""Rotations of a model's entity sample, and state stored with the cursor, so that windows restart at the
+same block live, after a restart and in a replay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +13,13 @@ _ROTATION, _ADMISSION = table_of(RotationRow), table_of(AdmissionRow)
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Change of sampled entities behind block ``seq``, from receipt ``at_us``."""
+    """Change of sampled entities after block ``seq``, from receipt ``at_us``."""
 
     seq: int
     at_us: int
 
 
 def rotations(connection: Connection, model: str) -> list[Rotation]:
-    """All of a model, in the order of the journal."""
     query = select(_ROTATION.c.seq, _ROTATION.c.at_us).where(_ROTATION.c.model == model)
     return [Rotation(row.seq, row.at_us) for row in connection.execute(query.order_by(_ROTATION.c.seq))]
 

@@ -1,4 +1,4 @@
 """Names of slots: a cursor each."""
 
 OTHER_SLOTS = ("champion", "backfill", "live.", "judge.")
-"""How slots begin that are no version's."""
+"""Begins of slots that are no version's."""

@@ -35,23 +35,19 @@ from .minutes import DAY_US, HOUR_US, minute_of
 
 OTHERS = "__other__"
 PLACES = 200
-"""Values of a dimension that counts name, beside declared ones."""
 COUNTERS = 1000
 _KINDS = ("\0", "\1")
-"""With these begin counts of another kind, which no value may pass for."""
+"""Begins of counts of another kind, which no value may pass for."""
 LONGEST = 100
-"""Letters of a value that may have a place."""
 KEPT_US = 2 * DAY_US
-"""A value that is not met for so long is forgotten."""
 LEAST = 20
 """Records, of today's weight, from which a value may take the place of another."""
 HEAVIER = 1.5
-"""How much heavier than the lightest holder it must be: two alike do not take turns."""
+"""Factor over the lightest holder, so that two similar values do not take turns."""
 VERSION, SLICE, ANSWER, LABEL, GROUP = "version", "slice", "answer", "label", "group:"
-"""Dimensions of a model; groups have one for each attribute."""
 _AT_ONCE = 4096
 _WEIGHTS = [round(1000 * 2 ** (hour / 24)) for hour in range(24)]
-"""Of a record by hour of the day; at midnight all counts are halved."""
+"""Weight of a record by hour of the day; at midnight all counts are halved."""
 
 
 @dataclass(slots=True)
@@ -73,21 +69,17 @@ class ValueBook:
     least: int = LEAST
     declared: frozenset[str] = frozenset()
     minute_us: int = 0
-    """Newest minute that was met."""
     total: int = 0
-    """Weight of all records, and in ``folded`` of those counted under ``OTHERS``."""
+    """Weight of all records; ``folded`` is that under ``OTHERS``."""
     folded: int = 0
     error: int = 0
-    """What a value may have more than its count says, and each stored count is too much."""
+    """Largest undercount of a value."""
     changed: set[str] = field(default_factory=set)
-    """Values whose row is not stored."""
     stored: tuple[int, ...] = ()
-    """Sums as they are stored."""
     _named: set[str] = field(default_factory=set)
     _met: dict[str, int] = field(default_factory=dict)
-    """Last minute of each value that is known."""
     _counts: dict[str, int] = field(default_factory=dict)
-    """Counts with ``error`` added, so that new ones alone change."""
+    """Counts with ``error`` added, so that only new ones change."""
 
     def __contains__(self, value: object) -> bool:
         return value in self.declared or value in self._named
@@ -97,11 +89,9 @@ class ValueBook:
 
     @property
     def sums(self) -> tuple[int, ...]:
-        """Newest minute, total, folded and error."""
         return self.minute_us, self.total, self.folded, self.error
 
     def declare(self, values: Iterable[str]) -> None:
-        """Name these values from now on, without a place for each."""
         declared = frozenset(values)
         if declared != self.declared:
             self.declared = declared
@@ -109,7 +99,6 @@ class ValueBook:
                 self._forget(value)
 
     def count(self, value: str) -> int:
-        """Lower bound of the weight of a value's records."""
         return max(0, self._counts.get(value, 0) - self.error)
 
     def meet(self, values: Sequence[str | None] | pa.Array, minute_us: int) -> NDArray[np.bool_]:
@@ -133,7 +122,6 @@ class ValueBook:
         return found
 
     def shift(self, by_us: int) -> None:
-        """Move all times by a step of the clock."""
         self.minute_us = max(0, minute_of(self.minute_us + by_us))
         self._met = {value: minute_of(at + by_us) for value, at in self._met.items()}
         self.changed |= self._met.keys()
@@ -186,7 +174,6 @@ class ValueBook:
     # ---- counts ----------------------------------------------------------------------------------------
 
     def _count(self, texts: Sequence[str], codes: NDArray[np.int64], weight: int) -> None:
-        """Count records in order; at the one that fills the summary it is pruned."""
         while len(codes):
             part = codes[:_AT_ONCE]
             own, first, numbers = np.unique(part, return_index=True, return_counts=True)
@@ -223,7 +210,6 @@ class ValueBook:
             self._let_go(value)
 
     def _let_go(self, value: str) -> None:
-        """Drop a value without count and place."""
         self.changed.add(value)
         if value not in self._counts and value not in self._named:
             self._met.pop(value, None)
@@ -236,12 +222,10 @@ class ValueBook:
     # ---- rows ------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[tuple[str, int, int, bool]]:
-        """Value, stored count, last minute and place of each changed value."""
         for value in sorted(self.changed & self._met.keys()):
             yield value, self._counts.get(value, 0), self._met[value], value in self._named
 
     def restore(self, value: str, count: int, met_us: int, *, is_named: bool) -> None:
-        """Take over a stored row."""
         self._met[value] = met_us
         if count:
             self._counts[value] = count
@@ -253,11 +237,8 @@ class ValueBook:
 class StatedValues:
     """Books of all dimensions of a model.
 
-    Attributes
-    ----------
-    folded
-        Records counted under ``OTHERS`` by dimension, and in ``filled`` dimensions that had none before,
-        since both were last taken.
+    ``folded`` counts records under ``OTHERS`` by dimension since the last :meth:`take_folded`; ``filled``
+    are dimensions new to it.
     """
 
     model: str
@@ -267,7 +248,6 @@ class StatedValues:
 
     @classmethod
     def stored(cls, connection: Connection, model: str) -> "StatedValues":
-        """Books as the last commit left them."""
         found = cls(model)
         query = "SELECT dimension, minute_us, total, folded, error FROM stated_dimension WHERE model = ?"
         for row in connection.exec_driver_sql(query, (model,)):
@@ -280,7 +260,6 @@ class StatedValues:
         return found
 
     def book(self, dimension: str) -> ValueBook:
-        """Book of a dimension."""
         return self.books.setdefault(dimension, ValueBook())
 
     def meet(
@@ -308,18 +287,15 @@ class StatedValues:
         return named
 
     def take_folded(self) -> tuple[Tally[str], list[str]]:
-        """Take ``folded`` and ``filled``."""
         found = +self.folded, self.filled
         self.folded, self.filled = Tally(), []
         return found
 
     def shift(self, by_us: int) -> None:
-        """Move all times by a step of the clock."""
         for book in self.books.values():
             book.shift(by_us)
 
     def store(self, connection: Connection) -> None:
-        """Store changed rows, in the caller's transaction."""
         changed = {name: book for name, book in self.books.items() if book.sums != book.stored}
         sums = [(self.model, name, *book.sums) for name, book in changed.items()]
         replace_rows(connection, StatedDimension, sums)
@@ -344,7 +320,6 @@ def version_words(version: str) -> str:
 
 
 def slice_words(part: str) -> str:
-    """Name of a counted slice for people."""
     return "other slices" if part == OTHERS else part
 
 
@@ -361,16 +336,12 @@ def folded_shares(connection: Connection, model: str) -> dict[str, float]:
 
 
 def forget_values(connection: Connection, model: str, dimension: str, values: Iterable[str]) -> None:
-    """Drop rows of values."""
     if rows := [(model, dimension, value) for value in values]:
         query = "DELETE FROM stated_value WHERE model = ? AND dimension = ? AND value = ?"
         connection.exec_driver_sql(query, rows)
 
 
 def forget_unmet(connection: Connection, model: str, *, now_us: int) -> None:
-    """Drop values that were not met for ``KEPT_US``.
-
-    Their book does so with the next record.
-    """
+    """Drop values that were not met for ``KEPT_US``; their book does so with the next record."""
     query = "DELETE FROM stated_value WHERE model = ? AND met_us <= ?"
     connection.exec_driver_sql(query, (model, minute_of(now_us) - KEPT_US))

@@ -20,13 +20,10 @@ from .stated_values import OTHERS
 _PROFILE, _LAYOUT = table_of(ProfileWindow), table_of(ProfileLayoutRow)
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 _AT_ONCE = 256
-"""Stored profiles that are read and merged together."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptProfiles:
-    """Lives of windows by length, in seconds."""
-
     minutes_s: float = 3 * HOUR_S
     hours_s: float = 14 * DAY_S
     days_s: float = 730 * DAY_S
@@ -53,21 +50,16 @@ class ProfileRange:
 
 @dataclass(frozen=True, slots=True)
 class FoundProfile:
-    """Profile of stored windows with their range."""
-
     profile: Profile
     since_us: int
     until_us: int
     versions: tuple[str, ...]
     slices: tuple[str, ...]
     source: str
-    """What the newest layout was fitted on."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowWeights:
-    """Weights of the bins of one stored profile, shape (bins,)."""
-
     start_us: int
     version: str
     slice: str
@@ -77,34 +69,26 @@ class WindowWeights:
 
 
 def insert_profiles(connection: Connection, model: str, rows: Iterable[ProfileRow]) -> None:
-    """Store profiles of windows."""
     insert_rows(connection, ProfileWindow, [(model, *astuple(row)) for row in rows])
 
 
 def insert_layouts(connection: Connection, model: str, rows: Iterable[LayoutRow]) -> None:
-    """Store layouts; known ones stay."""
     insert_rows(connection, ProfileLayoutRow, [(model, *astuple(row)) for row in rows])
 
 
 def newest_layout(connection: Connection, model: str) -> ProfileLayout | None:
-    """Layout that a model's profiles are written under."""
     query = select(_LAYOUT.c.layout).where(_LAYOUT.c.model == model).order_by(_LAYOUT.c.at_us.desc())
     text = connection.scalar(query.limit(1))
     return None if text is None else ProfileLayout.from_json(text)
 
 
 def last_profiled(connection: Connection, model: str, slot: str) -> int | None:
-    """Last block of a slot in a stored profile, or None."""
     query = select(func.max(_PROFILE.c.seq)).where(_PROFILE.c.model == model, _PROFILE.c.slot == slot)
     found: int | None = connection.scalar(query)
     return found
 
 
 def slices_of_slot(connection: Connection, model: str, slot: str) -> list[str]:
-    """Slices of a slot with stored profiles of their own.
-
-    At most ``SLICES``, the latest first.
-    """
     is_own = _PROFILE.c.slice.not_in(("", OTHERS))
     query = (
         select(_PROFILE.c.slice)
@@ -116,7 +100,6 @@ def slices_of_slot(connection: Connection, model: str, slot: str) -> list[str]:
 
 
 def read_profile(connection: Connection, model: str, wanted: ProfileRange) -> FoundProfile | None:
-    """Profile of all stored windows of a range, or None."""
     layouts = _layouts(connection, model)
     profile, spans, versions, slices, layout = None, [], set(), set(), ""
     stored = _rows(connection, model, wanted)
@@ -139,10 +122,7 @@ def read_profile(connection: Connection, model: str, wanted: ProfileRange) -> Fo
 
 
 def newest_range(connection: Connection, model: str, *, slots: tuple[str, ...], span_us: int) -> ProfileRange:
-    """Range of ``span_us`` up to the newest blocks.
-
-    By their order, whatever the clock was before.
-    """
+    """Range of ``span_us`` up to the newest blocks, by their order, whatever the clock was."""
     query = (
         select(_PROFILE.c.start_us, _PROFILE.c.span_s)
         .where(_PROFILE.c.model == model, _PROFILE.c.slot.in_(slots))
@@ -172,10 +152,10 @@ def _end_us(row: ProfileRow) -> int:
 def read_blocks(
     connection: Connection, model: str, wanted: ProfileRange, *, fewest: int, like: ProfileRange
 ) -> tuple[list[FoundProfile], str]:
-    """Profiles of the stored windows that lie within a range.
+    """Profiles of the stored windows within a range, in order of time.
 
-    In order of time; those at the hours of ``like`` alone, with a name for these, where there are enough.
-    Those of an hour are one; where that are under ``fewest``, each minute is its own.
+    Those of an hour are joined, or by minute below ``fewest``; at the hours of ``like`` alone where there
+    are enough.
     """
     layouts = _layouts(connection, model)
     rows = [
@@ -203,10 +183,7 @@ def read_blocks(
 def read_weights(
     connection: Connection, model: str, wanted: ProfileRange, *, width_s: int
 ) -> Iterator[WindowWeights]:
-    """Weights of the stored windows that begin within a range.
-
-    In order of time, of windows of at most ``width_s``.
-    """
+    """Weights of stored windows of at most ``width_s`` that begin within a range, in order."""
     layouts = _layouts(connection, model)
     for row in _rows(connection, model, wanted):
         if row.span_s <= width_s and row.start_us >= wanted.since_us:
@@ -216,35 +193,28 @@ def read_weights(
 
 
 def oldest_begin(connection: Connection, model: str, *, width_s: int) -> int | None:
-    """Begin of the champion's oldest stored window of at most ``width_s``."""
     own = _PROFILE.c.model == model, _PROFILE.c.span_s <= width_s, _PROFILE.c.slot.in_(ProfileRange().slots)
     oldest: int | None = connection.scalar(select(func.min(_PROFILE.c.start_us)).where(*own))
     return oldest
 
 
 def count_windows(connection: Connection, model: str, wanted: ProfileRange) -> int:
-    """Number of stored windows that touch a range."""
     query = select(func.count()).select_from(_PROFILE).where(*_touching(model, wanted))
     return int(connection.execute(query).scalar_one())
 
 
 def newest_end(connection: Connection, model: str) -> int | None:
-    """End of the newest window of the champion's traffic; None without any."""
     wanted = newest_range(connection, model, slots=ProfileRange().slots, span_us=0)
     return None if wanted == ProfileRange() else wanted.until_us
 
 
 def profiled_slices(connection: Connection, model: str) -> list[str]:
-    """Slices with profiles of their own."""
     query = select(_PROFILE.c.slice).where(_PROFILE.c.model == model, _PROFILE.c.slice != "").distinct()
     return list(connection.scalars(query.order_by(_PROFILE.c.slice)))
 
 
 def roll_up(connection: Connection, model: str, *, now_us: int, kept: KeptProfiles) -> int:
-    """Join old minutes to hours, hours to days; drop old days.
-
-    Returns the number of windows that went.
-    """
+    """Join old minutes to hours, hours to days; drop old days. Returns the number of windows that went."""
     steps = ((MINUTE_S, HOUR_S, kept.minutes_s), (HOUR_S, DAY_S, kept.hours_s))
     gone = sum(_join(connection, model, *step, now_us=now_us) for step in steps)
     old = now_us - int(kept.days_s * 1e6)
@@ -255,7 +225,6 @@ def roll_up(connection: Connection, model: str, *, now_us: int, kept: KeptProfil
 
 
 def _join(connection: Connection, model: str, span_s: int, into_s: int, keep_s: float, *, now_us: int) -> int:
-    """Join the windows of one length that are older than ``keep_s``, as whole windows of the next."""
     width = into_s * 1_000_000
     end = int(now_us - keep_s * 1e6) // width * width
     here = _PROFILE.c.model == model, _PROFILE.c.span_s == span_s, _PROFILE.c.start_us < end
@@ -304,7 +273,6 @@ def _rows(connection: Connection, model: str, wanted: ProfileRange) -> Iterator[
 
 
 def _touching(model: str, wanted: ProfileRange) -> list[ColumnElement[bool]]:
-    """Conditions on windows that touch a range."""
     found = [
         _PROFILE.c.model == model,
         _PROFILE.c.slot.in_(wanted.slots),

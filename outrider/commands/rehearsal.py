@@ -23,8 +23,7 @@ from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.asking import answers_to
 from outrider.behavioral_tests.cases import to_batch
 from outrider.behavioral_tests.judging import judge
-from outrider.behavioral_tests.runner import suite_files
-from outrider.behavioral_tests.suite import BehavioralTest
+from outrider.behavioral_tests.suite import BehavioralTest, suite_files
 from outrider.dataops.journal.newest_records import newest_records
 from outrider.model_reference import section_predictor
 from outrider.monitor.settings.config import Settings, load_settings

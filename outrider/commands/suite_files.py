@@ -88,7 +88,7 @@ def examples(
 
 def suites_of(paths: list[Path] | None) -> "list[Suite]":
     """Suites of files and folders; by default of ``behavior``."""
-    from outrider.behavioral_tests.runner import find_suites
+    from outrider.behavioral_tests.suite import find_suites
 
     return find_suites(paths or [Path("behavior")])
 

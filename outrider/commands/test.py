@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from outrider.behavioral_tests import Outcome, Suite, report, runner
+from outrider.behavioral_tests import Outcome, Suite, report
 from outrider.behavioral_tests.compare import compare_models
 from outrider.behavioral_tests.comparison import Comparison
 from outrider.behavioral_tests.html_report import html_report
 from outrider.behavioral_tests.running import Stop, run_tests
+from outrider.behavioral_tests.suite import exit_code, find_suites
 from outrider.dataset_reference import load_dataset
 from outrider.model_reference import load_predictor
 
@@ -126,7 +127,7 @@ def run(
     )
     _check(model, publishes, version, failed_to, predictions)
     with redirect_stdout(sys.stderr), told_briefly():  # what a model prints must not end up inside the JSON
-        suites = runner.find_suites(paths or [Path("behavior")])
+        suites = find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)
         tests = [test for suite in chosen for test in suite.tests]
         cases = None if dataset is None else load_dataset(dataset)
@@ -153,7 +154,7 @@ def run(
             where = publish(outcomes, model, target=version, source="cli")
             typer.echo(f"published as {where}", err=True)
     _show(outcomes, comparison, suites, only or (), json=json)
-    raise typer.Exit(runner.exit_code(outcomes) if comparison is None else comparison.exit_code)
+    raise typer.Exit(exit_code(outcomes) if comparison is None else comparison.exit_code)
 
 
 def _show(

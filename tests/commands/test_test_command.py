@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from outrider.behavioral_tests.runner import find_suites
+from outrider.behavioral_tests.suite import find_suites
 from outrider.commands.default_group import DefaultGroup
 from outrider.commands.suite_selection import watched
 from outrider.errors import ConfigError

@@ -83,13 +83,7 @@ def invariant(field: str = "label", *, scores: str, tolerance: float = 0.0) -> R
 @named
 def equal(field: str = "label", *, to: object = None) -> Rule:
     """Answer equals ``to``, or the case's own ``label.<field>`` when ``to`` is None."""
-
-    def judge(before: Batch, after: Batch) -> Floats:
-        right, given = target(before, field, to), column(after, f"outputs.{field}")
-        check_kinds(right, given, field, spelled=True)
-        return judged((~matches(given, right)).astype(np.float64), right, given)
-
-    return Rule(judge)
+    return _against(field, to, is_wanted=True)
 
 
 @named
@@ -98,11 +92,14 @@ def not_equal(field: str = "label", *, to: object = None) -> Rule:
 
     The case's own ``label.<field>`` when ``to`` is None.
     """
+    return _against(field, to, is_wanted=False)
 
+
+def _against(field: str, to: object, *, is_wanted: bool) -> Rule:
     def judge(before: Batch, after: Batch) -> Floats:
-        wrong, given = target(before, field, to), column(after, f"outputs.{field}")
-        check_kinds(wrong, given, field, spelled=True)
-        return judged(matches(given, wrong).astype(np.float64), wrong, given)
+        known, given = target(before, field, to), column(after, f"outputs.{field}")
+        check_kinds(known, given, field, spelled=True)
+        return judged((matches(given, known) != is_wanted).astype(np.float64), known, given)
 
     return Rule(judge)
 

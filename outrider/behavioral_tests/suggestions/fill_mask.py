@@ -18,6 +18,7 @@ from outrider.behavioral_tests.templates.masks import MASK, masked_texts
 
 Floats = NDArray[np.float64]
 _BEAM = 20
+_WITH_ARTICLE = re.compile(r"\{[aA]:mask\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +203,6 @@ def _transformers() -> Any:
             "masked-language-model suggestions need transformers: pip install 'outrider[hf]'"
         ) from error
     return transformers
-
-
-_WITH_ARTICLE = re.compile(r"\{[aA]:mask\}")
 
 
 def contexts(

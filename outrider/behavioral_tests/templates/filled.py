@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from .part import Slots, TemplateRows
 from .patterns import Fixed, Text
 
+_RECORD_PARTS = ("inputs", "id", "label")
+
 
 class Filled(Sequence[Any]):
     """Cases of one or several templates; a sequence of the filled patterns.
@@ -225,9 +227,6 @@ def _repeats(part: TemplateRows) -> NDArray[np.bool_]:
     for one, other in combinations(shown, 2):
         repeats |= one == other
     return repeats
-
-
-_RECORD_PARTS = ("inputs", "id", "label")
 
 
 def input_columns(filled: Filled) -> dict[str, pa.Array] | None:

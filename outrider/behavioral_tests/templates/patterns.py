@@ -19,6 +19,11 @@ _FORMATTER = Formatter()
 _TARGET = re.compile(r"([A-Za-z_]\w*)((?:\.\w+|\[[^\]]+\])*)")
 _ROWS_PER_COMBINATION = 16
 _STEP = re.compile(r"\.(\w+)|\[([^\]]+)\]")
+# Spelled with a vowel, spoken with a consonant: "a user", "a European", "a one-off", "a US firm".
+_SOUNDS_LIKE_YOU = re.compile(r"u(ni([^nmd]|$)|nanim|biq|kr|gan|[srt][aeiou]|topia)|eu|ewe|one\b|once\b")
+_SILENT_H = ("hour", "honest", "honor", "honour", "heir")
+_CAPITALS = re.compile(r"([A-Z]+)(?![a-z])")
+_SPELLED_WITH_A_VOWEL = frozenset("AEFHILMNORSX")  # "an F", "an SMS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +200,6 @@ def _reader(target: str, path: str) -> Callable[[Any], Any]:
 def _attribute(value: Any, name: str) -> Any:
     """Entry of a mapping, else attribute of an object."""
     return value[name] if isinstance(value, Mapping) and name in value else getattr(value, name)
-
-
-# Spelled with a vowel, spoken with a consonant: "a user", "a European", "a one-off", "a US firm".
-_SOUNDS_LIKE_YOU = re.compile(r"u(ni([^nmd]|$)|nanim|biq|kr|gan|[srt][aeiou]|topia)|eu|ewe|one\b|once\b")
-_SILENT_H = ("hour", "honest", "honor", "honour", "heir")
-_CAPITALS = re.compile(r"([A-Z]+)(?![a-z])")
-_SPELLED_WITH_A_VOWEL = frozenset("AEFHILMNORSX")  # "an F", "an SMS"
 
 
 def article(word: str, *, capital: bool = False) -> str:

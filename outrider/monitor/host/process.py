@@ -25,9 +25,8 @@ from outrider.assertions.batch.columns_read import columns_read
 from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.expect import spec_of
 from outrider.behavioral_tests.metamorphic import Metamorphic
-from outrider.behavioral_tests.runner import suite_files
 from outrider.behavioral_tests.sampling import generator
-from outrider.behavioral_tests.suite import BehavioralTest
+from outrider.behavioral_tests.suite import BehavioralTest, suite_files
 from outrider.errors import OutriderError
 from outrider.monitor.metrics.channel import new_metrics, start_sender
 from outrider.monitor.process import wire

@@ -7,8 +7,7 @@ from outrider.assertions import Batch, Predictor
 from outrider.behavioral_tests import Outcome, Suite
 from outrider.behavioral_tests.compare import compare_models
 from outrider.behavioral_tests.comparison import Comparison
-from outrider.behavioral_tests.runner import find_suites
-from outrider.behavioral_tests.suite import BehavioralTest
+from outrider.behavioral_tests.suite import BehavioralTest, find_suites
 from outrider.dataops.improvement.gate import SIGNIFICANCE
 from outrider.monitor.settings.config import Settings
 

@@ -16,6 +16,7 @@ from outrider.assertions import Batch
 from outrider.assertions.batch.columns import list_array
 from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, input_column
 
+FIELD = "content"
 TextChange = Callable[[NDArray[Any], Rng], NDArray[Any]]
 """Texts, shape (n,), to as many texts."""
 
@@ -124,9 +125,6 @@ def _is_conversation(kind: pa.DataType) -> bool:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-FIELD = "content"
 
 
 def contents(

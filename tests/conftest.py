@@ -78,6 +78,9 @@ LONGEST = (
 TOGETHER = {
     "tests/end_to_end/test_prometheus.py": "tests/end_to_end/test_loop.py",
     "tests/deploy/test_release.py": "tests/deploy/test_installed.py",
+    "tests/monitor/test_uploads.py": "tests/monitor/test_uploaded_engines.py",
+    "tests/monitor/test_hostile_uploads.py": "tests/monitor/test_uploaded_engines.py",
+    "tests/monitor/test_promoted_uploads.py": "tests/monitor/test_uploaded_engines.py",
 }
 """Files that share what takes long to make, by the file beside which they run."""
 

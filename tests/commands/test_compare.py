@@ -40,7 +40,8 @@ def copied(folder: str, tmp_path: Path) -> Path:
 
 
 def python(arguments: Sequence[str], folder: Path) -> None:
-    subprocess.run([sys.executable, *arguments], cwd=folder, check=True, timeout=PATIENCE_S)
+    with forks("outrider.commands.compare", *OF_THE_MODELS):
+        subprocess.run([sys.executable, *arguments], cwd=folder, check=True, timeout=PATIENCE_S)
 
 
 def outrider(arguments: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -59,7 +60,8 @@ def compare(arguments: Sequence[str], folder: Path) -> tuple[int, dict[str, Any]
 
 @contextmanager
 def served(command: Sequence[str], folder: Path, port: int) -> Iterator[None]:
-    server = subprocess.Popen([sys.executable, command[1], str(port)], cwd=folder)
+    with forks("outrider.commands.compare", *OF_THE_MODELS):
+        server = subprocess.Popen([sys.executable, command[1], str(port)], cwd=folder)
     try:
         until = time.monotonic() + PATIENCE_S
         while True:
@@ -117,10 +119,7 @@ def erased_from(kept: Path, pairs: Sequence[dict[str, Any]]) -> None:
     assert holds in (kept / "pairs.jsonl").read_text()
 
     def erase(*words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "outrider", "dataset", "erase", *words, "--yes", "--json"],
-            cwd=kept, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-        )  # fmt: skip
+        return outrider(["dataset", "erase", *words, "--yes", "--json"], kept)
 
     assert erase("--record", "of-nobody").returncode == 1
     assert (kept / "report.md").exists()

@@ -24,8 +24,8 @@ from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.settings.model_sections import ShadowSettings
 from outrider.monitor.trainer.weights_size import weight_bytes
 from outrider.monitor.views.outside import versions as version_uploads
-from tests.dataops.model_kinds.folders import NEEDS
-from tests.forked import LIGHT, forks
+from tests.dataops.model_kinds.folders import OPENING
+from tests.forked import forks
 from tests.requirements import require_package
 
 from .test_uploads import World
@@ -59,7 +59,7 @@ def _forked(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.function is test_model_folder_is_opened_in_a_process_before_it_is_taken:
         yield
         return
-    with forks(modules=(*LIGHT, "outrider.dataops.uploads.check_process", "onnxruntime", *NEEDS)):
+    with forks(modules=OPENING):
         yield
 
 

@@ -19,8 +19,8 @@ from outrider.monitor.engine.launch import Launch
 from outrider.monitor.engine.trunk_groups import opening_uploads
 from outrider.monitor.engine.version_launch import DRIVER, files_of
 from tests.dataops.model_kinds.adapters import write_lora
-from tests.dataops.model_kinds.folders import NEEDS
-from tests.forked import LIGHT, forks
+from tests.dataops.model_kinds.folders import OPENING
+from tests.forked import forks
 from tests.requirements import require_package
 
 from .engine_threads import EngineThread
@@ -34,7 +34,7 @@ FOLDER, ADAPTER, OWN = "2", "3", "4"
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made, folder = World(tmp_path_factory.mktemp("promoted")), tmp_path_factory.mktemp("folder")
-    with forks(modules=(*LIGHT, *NEEDS)):
+    with forks(modules=OPENING):
         yield from _promoted(made, folder)
     made.process.close()
     made.engine.dispose()

@@ -27,6 +27,7 @@ from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.retraining import Retraining
 from outrider.monitor.trainer.rolling_looks import RollingLooks
+from tests.forked import TRAINING, forks
 from tests.model_sources import section_source
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
@@ -367,7 +368,10 @@ def test_the_trainers_process_looks_by_itself(context: JobContext) -> None:
     earlier(own)
     labelled(own)
     config = own.settings.base / "outrider.toml"
-    process = subprocess.Popen([sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)])
+    with forks(*TRAINING):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)]
+        )
     try:
         deadline = time.monotonic() + PATIENCE_S
         while champion(own) != "2" and time.monotonic() < deadline:

@@ -21,8 +21,8 @@ from outrider.dataops.state.improvement_tables import VersionUpload
 from outrider.dataops.state.tables import table_of
 from outrider.dataops.uploads.checks import sha256_of
 from outrider.monitor.engine.groups import APART
-from tests.dataops.model_kinds.folders import NEEDS, bert_config, gpt2_config, save, write_tokenizer
-from tests.forked import LIGHT, forks
+from tests.dataops.model_kinds.folders import OPENING, bert_config, gpt2_config, save, write_tokenizer
+from tests.forked import forks
 from tests.requirements import require_package
 
 from .workbench import Workbench, workbench
@@ -80,7 +80,7 @@ def _forked(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.function is test_engine_of_an_upload_has_no_secret_and_an_empty_working_directory:
         yield
         return
-    with forks(modules=(*LIGHT, *NEEDS)):
+    with forks(modules=OPENING):
         yield
 
 

@@ -33,6 +33,8 @@ from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.job_process import run_job
 from outrider.monitor.trainer.waiting_jobs import WaitingJobs
 from tests.databases import migrated_for
+from tests.dataops.model_kinds.folders import OPENING
+from tests.forked import forks
 from tests.keyrings import owner_key
 from tests.requirements import require_package
 
@@ -177,7 +179,8 @@ class World(Server):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("uploads"))
-    yield made
+    with forks(modules=OPENING):
+        yield made
     made.process.close()
     made.engine.dispose()
 

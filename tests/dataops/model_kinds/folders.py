@@ -6,10 +6,13 @@ from typing import Any
 
 import torch
 
+from tests.forked import LIGHT
 from tests.requirements import require_package
 
 NEEDS = ("torch", "transformers.models.auto", "transformers.models.bert.modeling_bert")
 """What a process imports for such a folder."""
+OPENING = (*LIGHT, "outrider.dataops.uploads.check_process", "onnxruntime", *NEEDS)
+"""What processes import that open uploads: one nursery for all files of tests that send some."""
 WORDS = (
     "a the film plot is was and not very good great fine bad dull awful "
     "ada bob paris rome lives in works for acme"

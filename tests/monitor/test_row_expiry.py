@@ -11,7 +11,7 @@ from sqlalchemy import event
 from outrider.dataops.journal import row_expiry
 from outrider.dataops.journal.row_expiry import DAY_US, START, expire_rows, expired_ids, id_hash
 from outrider.dataops.state.database import write
-from outrider.monitor.intake import row_expiry as walking
+from outrider.monitor.intake import expiry as walking
 from tests.asgi import get
 from tests.monitor.services import every_app
 
@@ -181,7 +181,7 @@ class KilledError(Exception):
 @pytest.mark.parametrize("at", range(10))
 def test_a_slice_is_whole_or_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
     """Killed at any statement, the next run comes to the same end."""
-    monkeypatch.setattr(walking, "SLICE_ROWS", 7)
+    monkeypatch.setattr(walking, "PASS_ROWS", 7)
     with bench_of(tmp_path, STORAGE) as bench:
         fed(bench)
         expire(bench, START_US + 8 * DAY_US)
@@ -209,7 +209,7 @@ def test_a_slice_is_whole_or_was_not(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_slice_is_bounded_and_pages_are_used_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walking, "SLICE_ROWS", 50)
+    monkeypatch.setattr(walking, "PASS_ROWS", 50)
     with bench_of(tmp_path, STORAGE) as bench:
         sizes, most = [], []
         real = row_expiry.expire_rows

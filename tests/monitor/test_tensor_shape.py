@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from outrider.assertions.batch import Batch
 from outrider.monitor.intake.decode import Decoded, Decoder
-from outrider.monitor.intake.fast_v2 import TensorShape
 from outrider.monitor.intake.group_commit import merge
 from outrider.monitor.intake.protocols import quick_tensors
 from outrider.monitor.intake.protocols.base import Arrival, ParsedRequest
 from outrider.monitor.intake.protocols.open_inference import MirrorTarget, OpenInference
+from outrider.monitor.intake.protocols.quick_tensors import TensorShape
 from outrider.monitor.intake.protocols.request_models import RequestModels
 from outrider.monitor.intake.protocols.tensors import DTYPES
 from outrider.monitor.intake.schema_book import SchemaBook

@@ -612,7 +612,7 @@ def _refuse(
 ) -> None:
     for each in faults:
         rejected.add_rows(
-            each.rows, each.field, each.reason, below=each.below, said_of=each.said_of,
+            each.rows, each.field, each.reason, below=each.below, reason_rows=each.reason_rows,
             indices=part.indices, model=part.model, id_of=part.id_of, are_erased=are_erased,
         )  # fmt: skip
 

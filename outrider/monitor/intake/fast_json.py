@@ -33,6 +33,8 @@ _MODEL_WITHIN = 1024
 _MAX_COLUMNS = 512
 _ID = attrgetter("id")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RARE = ("version", "seq", "weight", "partial")
+"""Columns that most senders leave out."""
 
 
 class RecordShape:
@@ -75,7 +77,7 @@ class RecordShape:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
         records: list[Any] = read if isinstance(read, list) else [read]
-        is_whole = records and self._all_say_something(records) and self._all_are_fed(records)
+        is_whole = records and self._all_have_values(records) and self._all_are_fed(records)
         if not (is_whole and are_plainly_within(records)):
             return None
         if not all(map(_ID, records)):  # an id of 0 is one
@@ -110,7 +112,7 @@ class RecordShape:
         holders = filter(None, map(attrgetter(part), content))
         return sum(value is not None for value in map(attrgetter(f"f{at}"), holders))
 
-    def _all_say_something(self, records: list[Any]) -> bool:
+    def _all_have_values(self, records: list[Any]) -> bool:
         """True if every record surely has inputs or outputs."""
         for part in ("inputs", "outputs"):
             holders = list(map(attrgetter(part), records))
@@ -215,6 +217,8 @@ def _system(name: str, records: Sequence[Any]) -> pa.Array:
     if name == "ts" and None not in values:
         return _times(values)
     try:
+        if name in _RARE and values.count(values[0]) == len(values):
+            return pa.repeat(pa.scalar(values[0], SYSTEM[name]), len(values))
         array = pa.array(values, SYSTEM[name])
     except pa.ArrowTypeError:  # ids may be integers
         array = pa.array([str(value) if isinstance(value, int) else value for value in values], pa.string())

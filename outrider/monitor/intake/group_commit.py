@@ -247,7 +247,7 @@ class GroupCommit:
             while not self._closing:
                 now_us = self._now_us()
                 if self._step_us() and self._append([], now_us) is not None:
-                    return  # what is due is told behind the border
+                    return  # what is due is released after the border
                 released = self._joiner.release(now_us)
                 if not released.drop:
                     self._joiner.released()
@@ -314,7 +314,7 @@ class GroupCommit:
     def _settle(self, group: Sequence[_Request], error: OutriderError | None) -> None:
         with self._wake:
             self._queued_bytes -= sum(request.size for request in group)
-        _tell_from_afar(group, error)
+        _resolve_from_thread(group, error)
 
     def _append(
         self,
@@ -420,24 +420,24 @@ class GroupCommit:
             self._in_hand = []
             self._queue.clear()
             self._queued_bytes = 0
-        _tell_from_afar(waiting, WriterUnavailable(reason))
+        _resolve_from_thread(waiting, WriterUnavailable(reason))
 
 
 def _give_up(request: _Request, timeout_s: float) -> None:
     detail = f"the journal did not confirm within {timeout_s:g} s; send again with the same ids"
-    _tell([(request, WriterUnavailable(detail))])
+    _resolve([(request, WriterUnavailable(detail))])
 
 
-def _tell_from_afar(group: Sequence[_Request], error: OutriderError | None) -> None:
+def _resolve_from_thread(group: Sequence[_Request], error: OutriderError | None) -> None:
     loops: dict[asyncio.AbstractEventLoop, list[tuple[_Request, OutriderError | None]]] = {}
     for request in group:
         loops.setdefault(request.loop, []).append((request, error))
     for loop, answers in loops.items():
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
-            loop.call_soon_threadsafe(_tell, answers)
+            loop.call_soon_threadsafe(_resolve, answers)
 
 
-def _tell(answers: Sequence[tuple[_Request, OutriderError | None]]) -> None:
+def _resolve(answers: Sequence[tuple[_Request, OutriderError | None]]) -> None:
     for request, error in answers:
         if request.done.done():
             continue

@@ -225,8 +225,8 @@ class _Meeting:
         self._count("joined", -unfit)
         due_us = self._joiner.due_us(self._model, self._now_us, done=True)
         for key in self._touched:
-            said = ",".join(sorted(self._done[key])).encode()
-            self._joined.keep.append(Half(self._model, key, DONE, self._now_us, due_us, said))
+            sides = ",".join(sorted(self._done[key])).encode()
+            self._joined.keep.append(Half(self._model, key, DONE, self._now_us, due_us, sides))
 
     def _waiting(self, key: str, half: PendingHalf, row: int) -> Half:
         table = half.block.table.slice(row, 1)

@@ -20,7 +20,7 @@ from outrider.dataops.state.stored_texts import text_fault
 from outrider.monitor.http.problem import ProblemError, problem
 
 from .column_types import Values, cast_arrow, convert, describe, is_list, nested_rows, show
-from .rejections import Misfits, Reason, RowFaults, Rows, said
+from .rejections import Misfits, Reason, RowFaults, Rows, text_for
 
 _PLAIN = {int, float, bool}
 _NESTED = {list, dict}
@@ -280,10 +280,10 @@ class _Lists:
         rows, first = np.unique(self._row_of(ats), return_index=True)
 
         def place(at: int) -> str:
-            return f"[{at - int(self._starts[self._row_of(at)])}]{said(below, at)}"
+            return f"[{at - int(self._starts[self._row_of(at)])}]{text_for(below, at)}"
 
         faults = self._disagreeing if is_new else self._bad
-        faults.add(rows, "", reason, below=place, said_of=ats[first])
+        faults.add(rows, "", reason, below=place, reason_rows=ats[first])
 
     def _row_of(self, at: Any) -> Any:
         """Record of an element, or of several."""

@@ -68,11 +68,11 @@ class IntakeRedaction:
                 handler.addFilter(self._guarded)
 
     def _guarded(self, record: logging.LogRecord) -> bool:
-        said = record.getMessage()
+        line = record.getMessage()
         if record.exc_info:
-            said = f"{said}\n{''.join(traceback.format_exception(*record.exc_info)).rstrip()}"
-        plain = self.text(said)
-        if plain != said:
+            line = f"{line}\n{''.join(traceback.format_exception(*record.exc_info)).rstrip()}"
+        plain = self.text(line)
+        if plain != line:
             record.msg, record.args, record.exc_info, record.exc_text = plain, (), None, None
         return True
 

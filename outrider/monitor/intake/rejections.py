@@ -133,16 +133,17 @@ class Rejections:
     def add_rows(
         self, rows: Rows, field: str, reason: Reason, *,
         indices: Sequence[int], model: str, id_of: Callable[[int], str | None] = lambda _: None,
-        below: Reason = "", said_of: Rows | None = None, are_erased: bool = False,
+        below: Reason = "", reason_rows: Rows | None = None, are_erased: bool = False,
     ) -> None:  # fmt: skip
-        """Refuse rows of one model for one reason; ``said_of``: rows as reason and ``below`` count them."""
+        """Refuse rows of one model for one reason; ``reason_rows``: as reason and ``below`` count them."""
         if not len(rows):
             return
         chosen = rows[:LISTED].tolist()
-        for row, own in zip(chosen, (rows if said_of is None else said_of)[:LISTED].tolist(), strict=True):
+        numbers = (rows if reason_rows is None else reason_rows)[:LISTED].tolist()
+        for row, number in zip(chosen, numbers, strict=True):
             if indices[row] < self._last:
-                place = field + said(below, own)
-                one = Rejection(indices[row], id_of(row), place, said(reason, own), model, are_erased)
+                place = field + text_for(below, number)
+                one = Rejection(indices[row], id_of(row), place, text_for(reason, number), model, are_erased)
                 self._list(one)
         self.erased += len(rows) if are_erased else 0
         if are_erased:
@@ -196,7 +197,7 @@ class Rejections:
             self._last = self._listed[-1].index
 
 
-def said(what: Reason, row: int) -> str:
+def text_for(what: Reason, row: int) -> str:
     return what if isinstance(what, str) else what(row)
 
 
@@ -234,7 +235,7 @@ class FaultyRows:
     field: str
     reason: Reason
     below: Reason
-    said_of: Rows
+    reason_rows: Rows
 
 
 class RowFaults:
@@ -258,9 +259,9 @@ class RowFaults:
         reason: Reason,
         *,
         below: Reason = "",
-        said_of: Rows | None = None,
+        reason_rows: Rows | None = None,
     ) -> None:
-        """Note rows in ascending order; ``said_of`` numbers them for the reason."""
+        """Note rows in ascending order; ``reason_rows`` numbers them for the reason."""
         found = np.asarray(rows, np.int64)
         is_news = ~self.is_bad[found]
         if not is_news.any():
@@ -268,7 +269,7 @@ class RowFaults:
         fresh = found[is_news]
         self.is_bad[fresh] = True
         self.groups.append(
-            FaultyRows(fresh, field, reason, below, fresh if said_of is None else said_of[is_news])
+            FaultyRows(fresh, field, reason, below, fresh if reason_rows is None else reason_rows[is_news])
         )
 
     def add_misfits(self, field: str, misfits: Misfits) -> None:
@@ -277,7 +278,7 @@ class RowFaults:
     def add_all(self, other: "RowFaults", *, field: str | None = None) -> None:
         for each in other.groups:
             name = each.field if field is None else field
-            self.add(each.rows, name, each.reason, below=each.below, said_of=each.said_of)
+            self.add(each.rows, name, each.reason, below=each.below, reason_rows=each.reason_rows)
 
     def renumbered(self, rows: Rows) -> list[FaultyRows]:
         """The faults with row ``n`` called ``rows[n]``."""

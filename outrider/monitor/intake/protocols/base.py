@@ -105,8 +105,8 @@ def accepted(decoded: Decoded, *, status: int = 202) -> SenderReply:
     count = decoded.accepted
     if decoded.rejected:
         # Reasons may quote what is no text, which the faster writer refuses.
-        said = json.dumps({"accepted": count} | rejections(decoded), ensure_ascii=False)
-        body = said.encode("utf-8", "replace")
+        text = json.dumps({"accepted": count} | rejections(decoded), ensure_ascii=False)
+        body = text.encode("utf-8", "replace")
     else:
         body = b'{"accepted":%d,"rejected":[]}' % count
     return SenderReply(status, body, headers=id_header(decoded) if count == 1 else {})

@@ -126,10 +126,10 @@ class CloudEvents:
             for candidate in (name, base if number.isdigit() else ""):
                 if candidate and (found := self._models.find(candidate)) is not None:
                     return found
-        said = " or ".join(repr(name[:256]) for name in names) or "none"
+        listed = " or ".join(repr(name[:256]) for name in names) or "none"
         raise FieldError(
             "model",
-            f"the event names {said}, none of {self._known()}; name the model in the address"
+            f"the event names {listed}, none of {self._known()}; name the model in the address"
             " (/v1/cloudevents?model=NAME), or that name in models.NAME.intake.request_models",
         )
 
@@ -209,10 +209,10 @@ def _headers(event: Event, passed: Mapping[str, str]) -> dict[str, str]:
 
     Both events of Seldon's executor have one ``requestid``, and ids of their own.
     """
-    said = {"ce-id": event.extensions.get("requestid") or event.id}
+    names = {"ce-id": event.extensions.get("requestid") or event.id}
     if "traceparent" in event.extensions:
-        said["traceparent"] = event.extensions["traceparent"]
-    return said | {name: passed[name] for name in ("x-request-id", "traceparent") if name in passed}
+        names["traceparent"] = event.extensions["traceparent"]
+    return names | {name: passed[name] for name in ("x-request-id", "traceparent") if name in passed}
 
 
 def _has_tensors(body: bytes) -> bool:

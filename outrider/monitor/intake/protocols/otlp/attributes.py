@@ -125,8 +125,8 @@ class SpanAttributes:
 
     @property
     def result(self) -> Any:
-        said = self["result"]
-        return self["output_value"] if said is None else said
+        result = self["result"]
+        return self["output_value"] if result is None else result
 
     def flat(self, what: str) -> tuple[str, list[Any]]:
         """Prefix and objects of the flattened list that holds ``what``."""
@@ -178,8 +178,8 @@ def _answer(facts: SpanAttributes) -> tuple[Message | None, str | None]:
     prefix, items = facts.flat("outputs")
     if facts["calls"] is not None:
         calls = parsed(facts["calls"])
-        said = {"content": facts["outputs"], "tool_calls": calls if isinstance(calls, list) else None}
-        return first_choice(said)
+        message = {"content": facts["outputs"], "tool_calls": calls if isinstance(calls, list) else None}
+        return first_choice(message)
     if facts["outputs"] is not None:
         return first_choice(facts["outputs"])
     if prefix.startswith("llm."):
@@ -214,21 +214,21 @@ def _tool(tool: Any) -> Any:
 
 
 def _attrs(facts: SpanAttributes) -> Fields:
-    told = dict(facts.values)
-    if "invocation" in told:
-        settings = parsed(told["invocation"])
+    values = dict(facts.values)
+    if "invocation" in values:
+        settings = parsed(values["invocation"])
         if isinstance(settings, dict):
-            told = {
+            values = {
                 name: settings[key] for key, name in _SETTINGS.items() if settings.get(key) is not None
-            } | told
-    if "model" in told:  # OpenInference's: who answered, unless nothing else says who was asked
-        told.setdefault("response_model" if "request_model" in told else "request_model", told["model"])
-    if "cost_usd" not in told and ("cost_of_input" in told or "cost_of_output" in told):
-        shares = (_float(told.get(name)) for name in ("cost_of_input", "cost_of_output"))
-        told = told | {"cost_usd": sum(share or 0.0 for share in shares)}
+            } | values
+    if "model" in values:  # OpenInference's: who answered, unless nothing else says who was asked
+        values.setdefault("response_model" if "request_model" in values else "request_model", values["model"])
+    if "cost_usd" not in values and ("cost_of_input" in values or "cost_of_output" in values):
+        shares = (_float(values.get(name)) for name in ("cost_of_input", "cost_of_output"))
+        values = values | {"cost_usd": sum(share or 0.0 for share in shares)}
     attrs: Fields = {}
     for name, read in _ATTRS.items():
-        if name in told and (value := read(told[name])) is not None:
+        if name in values and (value := read(values[name])) is not None:
             attrs[name] = value
     return attrs
 

@@ -56,15 +56,15 @@ class Call(msgspec.Struct, omit_defaults=True):
     def columns(self, passages: list[str]) -> Fields:
         """Values by full column name; ``passages`` were retrieved for it elsewhere."""
         found = list(dict.fromkeys([*passages, *self.passages]))
-        asked = input_fields(self.inputs, tools=self.tools, passages=found or None)
+        inputs = input_fields(self.inputs, tools=self.tools, passages=found or None)
         message = self.answer if isinstance(self.answer, dict) else {}
-        said = output_fields(
+        outputs = output_fields(
             answer=content_text(message.get("content")),
             finish_reason=common_reason(self.finish_reason),
             tool_calls=message.get("tool_calls"),
         )
-        row: Fields = {f"inputs.{name}": value for name, value in asked.items()}
-        row |= {f"outputs.{name}": value for name, value in said.items()}
+        row: Fields = {f"inputs.{name}": value for name, value in inputs.items()}
+        row |= {f"outputs.{name}": value for name, value in outputs.items()}
         row |= {f"attrs.{name}": value for name, value in self.attrs.items()}
         return row
 
@@ -94,6 +94,6 @@ def merged(parts: list[Call]) -> Call:
     made.passages = [text for part in ordered for text in part.passages]
     for part in reversed(ordered):
         made.attrs |= part.attrs
-    said = details[:1] or ordered
-    made.inputs = [message for part in said for message in part.inputs]
+    sources = details[:1] or ordered
+    made.inputs = [message for part in sources for message in part.inputs]
     return made

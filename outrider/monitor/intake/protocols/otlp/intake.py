@@ -1,27 +1,110 @@
 """``POST /v1/traces`` and ``POST /v1/logs``: OTLP over HTTP, in protobuf or JSON."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeVar
 
+import msgspec
+import pyarrow as pa
+
+from outrider.assertions.batch import TIME
 from outrider.dataops.journal.notes import Notes
 from outrider.dataops.state.stored_texts import NUL
 from outrider.monitor.http.problem import Problem, ProblemError, problem
+from outrider.monitor.intake.column_types import Values
 from outrider.monitor.intake.decode import Decoded
 from outrider.monitor.intake.protocols.base import Arrival, ParsedRequest, SenderReply
+from outrider.monitor.intake.protocols.chat_columns import Fields
 from outrider.monitor.intake.rejections import Rejections
+from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.metrics.registry import Metrics
 from outrider.monitor.stream.event_time import fault_of
 
 from . import json_form, protobuf
-from .answers import CONTENT_TYPES, Form, Signal, refused, taken
 from .attributes import SpanAttributes
 from .call import Call
 from .forms import LogRecord, Span
 from .matching import Matcher
-from .part import CallRow, part_of
 from .partial_calls import Met, Passages, Waiting
 from .semantic_conventions import call_of_log, call_of_span, passages_of_span, role_of
+
+_Item = TypeVar("_Item", Span, LogRecord)
+Signal = Literal["traces", "logs"]
+Form = Literal["protobuf", "json"]
+CONTENT_TYPES: dict[str, Form] = {"application/x-protobuf": "protobuf", "application/json": "json"}
+_TYPES: dict[Form, bytes] = {form: name.encode() for name, form in CONTENT_TYPES.items()}
+_UNITS: dict[Signal, str] = {"traces": "rejectedSpans", "logs": "rejectedLogRecords"}
+_AGAIN = {408: 503, 507: 503}
+"""Statuses that exporters would take for final, though sending again helps."""
+
+
+def taken(signal: Signal, form: Form, rejected: int, message: str) -> SenderReply:
+    """The export was taken, but for ``rejected`` spans or log records."""
+    if not rejected and not message:
+        return SenderReply(200, b"" if form == "protobuf" else b"{}", _TYPES[form])
+    if form == "json":
+        members = {_UNITS[signal]: str(rejected), "errorMessage": message}
+        return SenderReply(200, msgspec.json.encode({"partialSuccess": members}), _TYPES[form])
+    # ExportTracePartialSuccess and ExportLogsPartialSuccess have the same fields: int64 1, string 2.
+    success = b"\x08" + _varint(rejected) + _field(2, message)
+    return SenderReply(200, b"\x0a" + _varint(len(success)) + success, _TYPES[form])
+
+
+def refused(form: Form, problem: Problem) -> SenderReply:
+    """Error as a ``google.rpc.Status``, with the status that exporters retry where that helps."""
+    status = _AGAIN.get(problem.status, problem.status)
+    headers = dict(problem.headers)
+    if form == "json":
+        return SenderReply(status, msgspec.json.encode({"message": problem.detail}), _TYPES[form], headers)
+    return SenderReply(status, _field(2, problem.detail), _TYPES[form], headers)
+
+
+def _field(number: int, text: str) -> bytes:
+    encoded = text.encode("utf-8", "replace")
+    return bytes([number << 3 | 2]) + _varint(len(encoded)) + encoded
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 0x7F:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+_LONGEST = 256
+
+
+class CallRow(NamedTuple):
+    place: int
+    call: Call
+    is_partial: bool
+    fields: Fields
+
+
+def part_of(model: str, rows: Sequence[CallRow]) -> RequestPart:
+    """Columns of calls: id, begin, entity (conversation, else trace), and the known fields."""
+    calls = [row.call for row in rows]
+    names = dict.fromkeys(name for row in rows for name in row.fields)
+    # Exporters that know no time write 0.
+    times = pa.array([call.start_us or None for call in calls], pa.int64())
+    system: dict[str, Values] = {
+        "id": [call.id or None for call in calls],
+        "ts": times.cast(TIME),
+        "entity": [_entity(call) for call in calls],
+        "weight": [row.call.weight for row in rows],
+        "partial": [row.is_partial for row in rows],
+    }
+    columns: dict[str, Values] = {name: [row.fields.get(name) for row in rows] for name in names}
+    return RequestPart(model, [row.place for row in rows], system, columns=columns, has_own_names=True)
+
+
+def _entity(call: Call) -> str | None:
+    conversation = call.conversation
+    return conversation if conversation and len(conversation) <= _LONGEST else call.trace or None
+
 
 _IDS = re.compile(r"[0-9a-f]{32}-[0-9a-f]{16}").fullmatch
 _TOO_DEEP = "messages are nested too deep"
@@ -32,7 +115,7 @@ MOST_PASSAGES_BYTES = 16_777_216
 
 
 @dataclass(slots=True)
-class _Found:
+class _Export:
     calls: list[Call] = field(default_factory=list)
     indices: dict[str, int] = field(default_factory=dict)
     """Id of a call to the place of its span, or of its first log record."""
@@ -64,12 +147,12 @@ class Otlp:
             )
         decode = protobuf if form == "protobuf" else json_form
         if self._signal == "traces":
-            found = self._spans(decode.spans(arrival.body))
+            export = _gathered(decode.spans(arrival.body), self._span)
         else:
-            found = self._logs(decode.logs(arrival.body))
-        met = self._waiting.meet(found.calls, found.passages, arrival.received_us)
-        self._count(found, met)
-        return self._reading(found, met)
+            export = _gathered(decode.logs(arrival.body), self._log)
+        met = self._waiting.meet(export.calls, export.passages, arrival.received_us)
+        self._count(export, met)
+        return self._reading(export, met)
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
         named = decoded.rejected.listed[:_NAMED]
@@ -81,105 +164,97 @@ class Otlp:
     def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
         return refused(_form(headers) or "json", problem)
 
-    def _spans(self, spans: Iterable[Span]) -> _Found:
-        found = _Found()
-        for span in spans:
-            try:
-                self._span(found, span)
-            except RecursionError:
-                found.rejected.add(span.place, "", _TOO_DEEP)
-        return found
-
-    def _span(self, found: _Found, span: Span) -> None:
+    def _span(self, export: _Export, span: Span) -> None:
         if not span.attributes:
-            found.ignored += 1
+            export.ignored += 1
             return
         facts = SpanAttributes(span.attributes)
         role = role_of(facts)
         if role == "other":
-            found.ignored += 1
+            export.ignored += 1
         elif not _IDS(f"{span.trace}-{span.span}"):
             reason = "a trace id of 16 bytes and a span id of 8 expected"
-            found.rejected.add(span.place, "spanId", reason)
+            export.rejected.add(span.place, "spanId", reason)
         elif role == "call":
-            self._add(found, span.place, call_of_span(span, facts))
+            self._add(export, span.place, call_of_span(span, facts))
         elif texts := passages_of_span(span, facts):
             start_ns, end_ns = span.start_ns, max(span.start_ns, span.end_ns)
-            found.passages.append(Passages(span.trace, span.span, start_ns // 1000, texts, end_ns // 1000))
+            export.passages.append(Passages(span.trace, span.span, start_ns // 1000, texts, end_ns // 1000))
         else:
-            found.ignored += 1
+            export.ignored += 1
 
-    def _logs(self, logs: Iterable[LogRecord]) -> _Found:
-        found = _Found()
-        for log in logs:
-            try:
-                self._log(found, log)
-            except RecursionError:
-                found.rejected.add(log.place, "", _TOO_DEEP)
-        return found
-
-    def _log(self, found: _Found, log: LogRecord) -> None:
+    def _log(self, export: _Export, log: LogRecord) -> None:
         call = call_of_log(log)
         if call is None:
-            found.ignored += 1
+            export.ignored += 1
         elif _IDS(call.id):
-            self._add(found, log.place, call)
+            self._add(export, log.place, call)
         elif call.has_details:
             call.id = ""
-            found.loose.append((log.place, call))
+            export.loose.append((log.place, call))
         else:
             reason = "a message outside of a span belongs to no call: traceId and spanId expected"
-            found.rejected.add(log.place, "spanId", reason)
+            export.rejected.add(log.place, "spanId", reason)
 
-    def _add(self, found: _Found, index: int, call: Call) -> None:
+    def _add(self, export: _Export, index: int, call: Call) -> None:
         """Take a call, unless no model is meant; single messages name none before their span comes."""
         names = call.attrs.get("request_model"), call.attrs.get("response_model")
         names_one = call.is_span or call.has_details
         if names_one and self._matcher.model_of(call) is None:
             reason = self._matcher.reason(call.service, *names)
-            found.rejected.add(index, "model", reason, id_=call.id)
+            export.rejected.add(index, "model", reason, id_=call.id)
             return
         # Before it waits, while the sender can be told.
         if (fault := fault_of(call.start_us)) is not None:
-            found.rejected.add(index, "ts", fault, id_=call.id)
+            export.rejected.add(index, "ts", fault, id_=call.id)
             return
         if (name := _with_nul(call)) is not None:
-            found.rejected.add(index, name, NUL, id_=call.id)
+            export.rejected.add(index, name, NUL, id_=call.id)
             return
-        found.calls.append(call)
-        found.indices.setdefault(call.id.removesuffix(":span"), index)
+        export.calls.append(call)
+        export.indices.setdefault(call.id.removesuffix(":span"), index)
 
-    def _reading(self, found: _Found, met: Met) -> ParsedRequest:
+    def _reading(self, export: _Export, met: Met) -> ParsedRequest:
         made = [
-            (found.indices.get(call.id.removesuffix(":span"), 0), call, partial)
+            (export.indices.get(call.id.removesuffix(":span"), 0), call, partial)
             for call, partial in met.calls
         ]
-        made += [(index, call, False) for index, call in found.loose]
+        made += [(index, call, False) for index, call in export.loose]
         for call, reason in met.unfit:
-            found.rejected.add(found.indices.get(call.id, 0), "", reason, id_=call.id)
-        rows, bare = rows_of(made, self._matcher, self._waiting, found.rejected)
+            export.rejected.add(export.indices.get(call.id, 0), "", reason, id_=call.id)
+        rows, bare = rows_of(made, self._matcher, self._waiting, export.rejected)
         if bare:
             self._items.labels(signal=self._signal, outcome="bare").inc(bare)
         parts = [part_of(model, members) for model, members in rows.items()]
         return ParsedRequest(
             parts,
-            rejected=found.rejected,
+            rejected=export.rejected,
             notes=Notes(met.put, met.remove),
             settled=_settled(self._waiting, met),
         )
 
-    def _count(self, found: _Found, met: Met) -> None:
+    def _count(self, export: _Export, met: Met) -> None:
         counts = {
-            "ignored": found.ignored,
-            "passages": len(found.passages),
+            "ignored": export.ignored,
+            "passages": len(export.passages),
             "waiting": met.waiting,
             "late": met.late,
-            "rejected": found.rejected.count + len(met.unfit),
-            "call": len(met.calls) + len(found.loose),
+            "rejected": export.rejected.count + len(met.unfit),
+            "call": len(met.calls) + len(export.loose),
         }
         for outcome, count in counts.items():
             if count:
                 self._items.labels(signal=self._signal, outcome=outcome).inc(count)
+
+
+def _gathered(items: Iterable[_Item], take: Callable[[_Export, _Item], None]) -> _Export:
+    export = _Export()
+    for item in items:
+        try:
+            take(export, item)
+        except RecursionError:
+            export.rejected.add(item.place, "", _TOO_DEEP)
+    return export
 
 
 def rows_of(

@@ -30,8 +30,8 @@ class Matcher:
     def __init__(self, models: Mapping[str, Named]) -> None:
         self._models = dict(models)
         self._services: dict[str | None, dict[str, Sequence[str]]] = {None: {}}
-        for model, said in models.items():
-            self._services.setdefault(said.service, {})[model] = said.names
+        for model, named in models.items():
+            self._services.setdefault(named.service, {})[model] = named.names
         self._names = {service: RequestModels(named) for service, named in self._services.items()}
         # Names come from strangers: the cache is bounded, and so are the names in it.
         self._find_short = lru_cache(1024)(self._find)

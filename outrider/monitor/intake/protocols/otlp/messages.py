@@ -50,7 +50,7 @@ def messages_of(value: Any, *, role: str = "user") -> list[Message]:
         asked = value.get("messages")
         value = asked if isinstance(asked, list) else [value]
     if not isinstance(value, list):
-        return [] if value is None else [{"role": role, "content": _said(value)}]
+        return [] if value is None else [{"role": role, "content": _as_text(value)}]
     if (value and not isinstance(value[0], dict)) or _are_parts(value):
         value = [{"role": role, "parts": value}]
     made: list[Message] = []
@@ -73,15 +73,15 @@ def openinference(items: list[Any]) -> list[Message]:
     """Messages of OpenInference: ``message.role``, ``message.content`` or ``message.contents``."""
     made = []
     for item in items:
-        said = item.get("message") if isinstance(item, dict) else None
-        if not isinstance(said, dict):
+        source = item.get("message") if isinstance(item, dict) else None
+        if not isinstance(source, dict):
             continue
-        message: Message = {"role": said.get("role"), "content": _opened(said.get("content"))}
-        if isinstance(said.get("contents"), list):
-            message["content"] = [_content(part) for part in said["contents"]]
-        calls = [_call(_whole_call(inner(one, "tool_call"))) for one in _list(said.get("tool_calls"))]
+        message: Message = {"role": source.get("role"), "content": _opened(source.get("content"))}
+        if isinstance(source.get("contents"), list):
+            message["content"] = [_content(part) for part in source["contents"]]
+        calls = [_call(_whole_call(inner(one, "tool_call"))) for one in _list(source.get("tool_calls"))]
         message |= {"tool_calls": calls or None}
-        message |= {name: said.get(name) for name in ("tool_call_id", "name")}
+        message |= {name: source.get(name) for name in ("tool_call_id", "name")}
         made.append(_without_none(message))
     return made
 
@@ -96,9 +96,7 @@ def first_choice(value: Any) -> tuple[Message | None, str | None]:
             reasons.append(one.get("finish_reason"))
             one = one.get("message", one)
         if isinstance(one, dict):
-            one = [
-                _of_item({key: said for key, said in one.items() if key not in ("finish_reason", "index")})
-            ]
+            one = [_of_item({key: v for key, v in one.items() if key not in ("finish_reason", "index")})]
         made += messages_of(one, role="assistant")
     return united(made), next((reason for reason in reasons if isinstance(reason, str)), None)
 
@@ -133,7 +131,7 @@ def _of_item(item: Message) -> Message:
         case "reasoning":
             return {"role": "assistant"}
         case "message":
-            return {name: said for name, said in item.items() if name not in ("type", "id", "status")}
+            return {name: member for name, member in item.items() if name not in ("type", "id", "status")}
     return item
 
 
@@ -152,12 +150,12 @@ def reason_of(value: Any) -> str | None:
 def _message(value: Any, role: str) -> list[Message]:
     """Messages of one message; results of several tools become one each."""
     if not isinstance(value, dict):
-        return [{"role": role, "content": _said(value)}]
+        return [{"role": role, "content": _as_text(value)}]
     parts = value.get("parts")
     if len(value) == 2 and "role" in value and (text := _only_text(parts)) is not None:
         return [{"role": value["role"], "content": text}]  # nearly all are like this
     message = {"role": role}
-    message |= {name: said for name, said in value.items() if name not in ("parts", "tool_calls")}
+    message |= {name: member for name, member in value.items() if name not in ("parts", "tool_calls")}
     message["content"] = _opened(message.get("content"))
     calls = [_call(one) for one in _list(parsed(value.get("tool_calls")))]
     made = _of_parts(message, calls, parts) if isinstance(parts, list) else [_with_calls(message, calls)]
@@ -209,20 +207,20 @@ def _united(parts: list[Message]) -> Any:
 
 def _part(part: Any) -> Message:
     if not isinstance(part, dict):
-        return {"type": "text", "text": _said(part)}
+        return {"type": "text", "text": _as_text(part)}
     if part.get("type", "text") == "text" and ("content" in part or "text" in part):
-        return {"type": "text", "text": _said(part.get("text", part.get("content")))}
+        return {"type": "text", "text": _as_text(part.get("text", part.get("content")))}
     return dict(part)
 
 
 def _content(part: Any) -> Message:
     """Content of one of OpenInference's ``message.contents``."""
-    said = inner(part, "message_content")
-    if said.get("type") == "image":
-        return {"type": "image_url", "image_url": inner(said.get("image"), "image")}
-    if said.get("type") in ("reasoning", "thinking"):  # a thought is no text of the message
-        return {"thought" if name == "text" else name: value for name, value in said.items()}
-    return dict(said)
+    content = inner(part, "message_content")
+    if content.get("type") == "image":
+        return {"type": "image_url", "image_url": inner(content.get("image"), "image")}
+    if content.get("type") in ("reasoning", "thinking"):  # a thought is no text of the message
+        return {"thought" if name == "text" else name: value for name, value in content.items()}
+    return dict(content)
 
 
 def _whole_call(call: Mapping[str, Any]) -> Message:
@@ -233,21 +231,21 @@ def _whole_call(call: Mapping[str, Any]) -> Message:
 
 def _call(call: Any) -> Message:
     if not isinstance(call, dict):
-        return {"type": "function", "function": {"name": _said(call)}}
+        return {"type": "function", "function": {"name": _as_text(call)}}
     function = inner(call, "function") or call
-    said = function.get("arguments", function.get("args", function.get("input")))
+    arguments = function.get("arguments", function.get("args", function.get("input")))
     name = function.get("name", function.get("toolName"))
-    function = {"name": name, "arguments": None if said is None else _said(said)}
+    function = {"name": name, "arguments": None if arguments is None else _as_text(arguments)}
     id_ = call.get("id", call.get("toolCallId"))
     return _without_none({"id": id_, "type": "function", "function": _without_none(function)})
 
 
 def _result(part: Mapping[str, Any]) -> str | None:
-    said = part.get("response", part.get("result"))
-    return None if said is None else _said(said)
+    response = part.get("response", part.get("result"))
+    return None if response is None else _as_text(response)
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else canonical(value)
 
 

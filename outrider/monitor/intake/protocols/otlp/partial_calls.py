@@ -109,7 +109,7 @@ class _Trace:
     size: int = 0
 
     @property
-    def is_over(self) -> bool:
+    def exceeds_bounds(self) -> bool:
         return len(self.kept) > MOST_TRACE_SPANS or self.size > MOST_TRACE_BYTES
 
 
@@ -296,7 +296,7 @@ class Waiting:
             trace.kept[name] = _Kept(name, passages, now_us + int(OPEN_S * 1e6), size)
             trace.size += size
             self._bytes[_PASSAGES] += size
-            while trace.is_over:
+            while trace.exceeds_bounds:
                 oldest = next(iter(trace.kept.values()))
                 self._stale.append(oldest.name)
                 self._forget(oldest)
@@ -310,16 +310,16 @@ class Waiting:
 
     def _shorten(self) -> None:
         """Make the oldest due now, as long as there is too much."""
-        over = self._bytes[_CALL] - MOST_BYTES
+        excess = self._bytes[_CALL] - MOST_BYTES
         for entry in self._open.values():
-            if over <= 0:
+            if excess <= 0:
                 break
-            entry.due_us, over = 0, over - entry.size
-        over = self._bytes[_PASSAGES] - MOST_BYTES
+            entry.due_us, excess = 0, excess - entry.size
+        excess = self._bytes[_PASSAGES] - MOST_BYTES
         for kept in self._kept():
-            if over <= 0:
+            if excess <= 0:
                 break
-            kept.due_us, over = 0, over - kept.size
+            kept.due_us, excess = 0, excess - kept.size
 
     def _forget(self, kept: _Kept) -> None:
         trace = self._traces[kept.passages.trace]

@@ -54,8 +54,8 @@ def role_of(facts: SpanAttributes) -> Role:
         return "other"
     # Names of operations may be a system's own, and older instrumentations have none.
     names = facts["request_model"] or facts["response_model"] or facts["model"]
-    told = facts.has("outputs") or facts.has("calls") or facts["output_tokens"] is not None
-    return "call" if names and told else "other"
+    has_answer = facts.has("outputs") or facts.has("calls") or facts["output_tokens"] is not None
+    return "call" if names and has_answer else "other"
 
 
 def call_of_span(span: Span, facts: SpanAttributes) -> Call:
@@ -95,8 +95,8 @@ def passages_of_span(span: Span, facts: SpanAttributes) -> list[str]:
 def call_of_log(log: LogRecord) -> Call | None:
     """Part of a call in a log record, or None."""
     if log.name == DETAILS:
-        said = log.body if isinstance(log.body, dict) else {}
-        call = call_of(SpanAttributes(said | log.attributes))
+        body = log.body if isinstance(log.body, dict) else {}
+        call = call_of(SpanAttributes(body | log.attributes))
         call.has_details = True
     elif log.name == _CHOICE or log.name in _ROLES:
         call = Call()
@@ -116,32 +116,32 @@ def _add_event(call: Call, span: Span, event: SpanEvent) -> None:
             call.attrs.setdefault("first_token_s", (event.time_ns - span.start_ns) / 1e9)
             call.attrs.setdefault("stream", True)
     elif event.name == DETAILS or event.name in _CONTENTS:
-        told = call_of(SpanAttributes(event.attributes))
+        part = call_of(SpanAttributes(event.attributes))
         if event.name in _CONTENTS:  # one event per message
-            told.inputs = [*call.inputs, *told.inputs]
+            part.inputs = [*call.inputs, *part.inputs]
             call.inputs = []
-        _take(call, told)
+        _take(call, part)
     elif event.name == _CHOICE or event.name in _ROLES:
         _add_message(call, event.name, event.attributes)
 
 
-def _take(call: Call, told: Call) -> None:
+def _take(call: Call, part: Call) -> None:
     """Take facts of an event that the span itself lacks."""
     if not call.inputs:
-        call.inputs, call.has_inputs = told.inputs, call.has_inputs or told.has_inputs
-    call.has_outputs |= told.has_outputs
-    call.answer = call.answer or told.answer
-    call.finish_reason = call.finish_reason or told.finish_reason
-    call.tools = call.tools or told.tools
-    call.attrs = told.attrs | call.attrs
+        call.inputs, call.has_inputs = part.inputs, call.has_inputs or part.has_inputs
+    call.has_outputs |= part.has_outputs
+    call.answer = call.answer or part.answer
+    call.finish_reason = call.finish_reason or part.finish_reason
+    call.tools = call.tools or part.tools
+    call.attrs = part.attrs | call.attrs
 
 
 def _add_message(call: Call, name: str, body: Any) -> None:
     """Add one message of the older events: the body of a log record, or the attributes of a span's event."""
-    said = parsed(body)
+    body = parsed(body)
     if name == _CHOICE:
         call.has_outputs = True
-        choice = said if isinstance(said, dict) else {"message": said}
+        choice = body if isinstance(body, dict) else {"message": body}
         if call.answer is None and choice.get("index") in (None, 0):
             message = parsed(choice.get("message", choice.get("content")))
             answer, reason = first_choice(message)
@@ -151,14 +151,14 @@ def _add_message(call: Call, name: str, body: Any) -> None:
             call.finish_reason = call.finish_reason or text(choice.get("finish_reason")) or reason
         return
     call.has_inputs = True
-    if isinstance(said, dict):
+    if isinstance(body, dict):
         names = ("role", "content", "tool_calls", "id", "name", "tool_call_id")
-        said = {key: parsed(said[key]) if key == "tool_calls" else said[key] for key in names if key in said}
-        parts = parsed(said.get("content"))
+        body = {key: parsed(body[key]) if key == "tool_calls" else body[key] for key in names if key in body}
+        parts = parsed(body.get("content"))
         if isinstance(parts, list):
-            said = {key: value for key, value in said.items() if key != "content"} | {"parts": parts}
-        if not said.keys() - {"role"}:
+            body = {key: value for key, value in body.items() if key != "content"} | {"parts": parts}
+        if not body.keys() - {"role"}:
             return  # its content is not captured
-        if name == "gen_ai.tool.message" and "id" in said:
-            said["tool_call_id"] = said.pop("id")
-    call.inputs = [*call.inputs, *messages_of(said, role=_ROLES[name])]
+        if name == "gen_ai.tool.message" and "id" in body:
+            body["tool_call_id"] = body.pop("id")
+    call.inputs = [*call.inputs, *messages_of(body, role=_ROLES[name])]

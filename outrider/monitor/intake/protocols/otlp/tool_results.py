@@ -18,7 +18,7 @@ def result_texts(value: Any) -> list[str]:
     was given; what the tool itself wrote stays unchanged, JSON too.
     """
     found = _held(parsed(value), _DEEPEST)
-    return [text for text in (_own(value) if found is None else found) if text]
+    return [text for text in (_as_written(value) if found is None else found) if text]
 
 
 def document_text(document: Any) -> str | None:
@@ -43,7 +43,7 @@ def _held(value: Any, deep: int) -> list[str] | None:
     for name in ("output", "outputs"):
         if value.keys() == {name, "kwargs"}:  # what LangChain's callback was given
             given = _held(value[name], deep - 1)
-            return _own(value[name]) if given is None else given
+            return _as_written(value[name]) if given is None else given
     wrapped = _wrapped(value)
     return _texts(value) if wrapped is None else _held(wrapped, deep - 1)
 
@@ -79,7 +79,7 @@ def _are_parts(content: Any) -> bool:
     )
 
 
-def _own(value: Any) -> list[str]:
+def _as_written(value: Any) -> list[str]:
     if value is None:
         return []
     return [value if isinstance(value, str) else canonical(value)]

@@ -22,18 +22,14 @@ MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class ComparisonPages:
-    """Answers of the pages; one method per page or form."""
-
     _comparisons: Comparisons
     _frame: PageFrame
 
     def listed(self, request: Request) -> Response:
-        """Newest comparisons with their sentences."""
         context = {"kept": self._comparisons.newest(MOST), "most": MOST}
         return self._frame.plain(request, "comparisons.html", "/compare", context)
 
     def shown(self, request: Request, comparison: str) -> Response:
-        """Page of one comparison."""
         found = self._comparisons.read(comparison)
         if found is None:
             return self._unknown(comparison)
@@ -49,7 +45,6 @@ class ComparisonPages:
         return self._frame.plain(request, "comparison.html", "/compare", context)
 
     def label(self, comparison: str, form: Fields) -> Response:
-        """Label one pair, and show the verdict that follows."""
         right = form.get("right")
         if self._comparisons.read(comparison) is None:
             return self._unknown(comparison)
@@ -62,7 +57,6 @@ class ComparisonPages:
         return RedirectResponse(f"/compare/{comparison}", status_code=303, headers=HEADERS)
 
     def remove(self, comparison: str, form: Fields) -> Response:
-        """Remove a comparison, with its labels where the form says so."""
         try:
             is_there = self._comparisons.remove(comparison, has_labels=form.get("labels") == "1")
         except ValidationRefused as error:
@@ -73,7 +67,6 @@ class ComparisonPages:
         return RedirectResponse("/compare", status_code=303, headers=HEADERS)
 
     def _records(self, report: ComparisonFound) -> str:
-        """Address of the records that were asked about; empty where they are not of this service."""
         model = report.get("model", "")
         return f"/m/{quote(model, safe='')}/records" if model in self._frame.configured else ""
 
@@ -87,7 +80,6 @@ def _labelled(report: ComparisonFound, form: Mapping[str, str], right: Right) ->
 
 
 def comparison_pages(comparisons: Comparisons, frame: PageFrame) -> APIRouter:
-    """Routes of these pages."""
     pages = ComparisonPages(comparisons, frame)
     router = APIRouter()
     router.add_api_route("/compare", pages.listed, methods=["GET"])

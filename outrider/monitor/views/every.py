@@ -27,7 +27,6 @@ VIEWS = [
 
 
 def every_router(service: Service) -> ScopedRouter:
-    """Router of every view."""
     every = ScopedRouter(service, *VIEWS)
     comparisons = Comparisons(service.settings.data_folder, most=service.settings.storage.keep_comparisons)
     retrains = APIRouter(prefix="/v1")

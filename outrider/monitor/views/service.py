@@ -33,19 +33,7 @@ REFUSED = 20
 
 @dataclass(frozen=True)
 class Service:
-    """First argument of every view.
-
-    Attributes
-    ----------
-    health
-        Process name to whether it reports, as ``ProcessesCollector.health``.
-    refusals
-        Counts of what intake refused.
-    labels
-        Takes labels that people give on a record's page; None leaves the form out.
-    refused
-        Copies of requests that were refused lately.
-    """
+    """First argument of every view."""
 
     engine: Engine
     journal: SqliteJournal
@@ -82,7 +70,6 @@ class Service:
         return made
 
     def model(self, name: str) -> ModelSettings:
-        """Settings of a model, or NotFound."""
         return known_model(self.settings, name)
 
     def known(self, name: str) -> None:
@@ -93,27 +80,22 @@ class Service:
             raise ProblemError(problem(404, f"there is no model {name!r}; there is {there}", field="model"))
 
     def rejected(self, model: str) -> list[RefusedKind]:
-        """Kinds of refused records on a page."""
         return self.refusals.listed(model, tuple(self.settings.models))[:REFUSED]
 
     @cached_property
     def payloads(self) -> PayloadStore:
-        """Reads what payloads refer to, as far as it is at hand."""
         return near_payloads(self.settings)
 
     @cached_property
     def objects(self) -> LocalObjects:
-        """Files of datasets and weights."""
         return LocalObjects(self.settings.data_folder / "objects")
 
     @cached_property
     def blocks(self) -> BlockCache:
-        """Decoded blocks of the journal."""
         return BlockCache(self.journal)
 
     @cached_property
     def frame(self) -> PageFrame:
-        """Frame around every page."""
         return PageFrame(
             self.engine,
             tuple(self.settings.models),
@@ -123,15 +105,12 @@ class Service:
 
     @cached_property
     def cards(self) -> CardMaker:
-        """Cards of records."""
         return CardMaker(self.engine, self.blocks)
 
     @cached_property
     def rule(self) -> SuspensionRule:
-        """Rule for proposing an assertion's suspension."""
         return self.settings.quality.fill(SuspensionRule)
 
     @cached_property
     def alarm_rule(self) -> AlarmRule:
-        """Guarantee of alarms."""
         return self.settings.flags.fill(AlarmRule)

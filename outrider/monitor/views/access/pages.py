@@ -20,13 +20,12 @@ from outrider.monitor.web.forms import Fields
 _LOGIN_BYTES = 8192
 _LOGIN_FIELDS = 10
 _TOKEN = 200
-"""Characters of a link's token that are shown again, at most."""
+"""Characters of a link's token that are shown again."""
 _UNKNOWN = "This key is not known, or it was revoked."
 _DEAD_LINK = "This link was used already, or it is older than 15 minutes. `outrider login` prints another."
 
 
 async def _login_form(request: Request) -> dict[str, str]:
-    """Fields of the login form, which strangers send."""
     headers = dict(request.scope["headers"])
     body = await read_body(request.receive, headers, BodyBounds(_LOGIN_BYTES, 2, "a form"))
     try:
@@ -50,7 +49,7 @@ def _is_own_form(request: Request) -> bool:
 
 
 def _own_path(wanted: str) -> str:
-    """A path of ours, and nothing that a browser would take for another site."""
+    """A path of ours, which no browser takes for another site."""
     is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
     return wanted if is_ours and wanted.isprintable() else "/"
 
@@ -61,10 +60,9 @@ def _attempts(_service: Service) -> LoginAttempts:
 
 @page(LOGIN, scope="")
 def show_login(service: Service, request: Request, token: str = "") -> Response:
-    """Page of the login, or of a link.
+    """Page of the login, or of a link, which is used by a button: previews and scanners only GET.
 
-    A link is used by the button of its page: previews and scanners only GET. The gate has strangers see
-    the page in the place of any other.
+    The gate shows it to strangers in place of any page.
     """
     refusal: Problem | None = getattr(request.state, "refusal", None)
     visitor = visitor_of(request)
@@ -81,7 +79,6 @@ def show_login(service: Service, request: Request, token: str = "") -> Response:
 
 @form(f"POST {LOGIN}", scope="")
 def log_in(service: Service, request: Request, form: LoginFields) -> Response:
-    """Open a session for a key or a one-time link."""
     visitor, wanted = visitor_of(request), form.get("next", "/")
     if not _is_own_form(request):
         return _page(service, "The form came from another site.", wanted="/", status=403)
@@ -98,7 +95,6 @@ def log_in(service: Service, request: Request, form: LoginFields) -> Response:
 
 @form("POST /logout", scope="read")
 def log_out(service: Service, request: Request) -> Response:
-    """End the session of this browser."""
     session = visitor_of(request).session
     if session is not None:
         service.keyring.end_session(session.row.id)
@@ -107,7 +103,6 @@ def log_out(service: Service, request: Request) -> Response:
 
 @page("/sessions", scope="read")
 def sessions(service: Service, request: Request) -> Response:
-    """Sessions that this visitor may end."""
     visitor = visitor_of(request)
     context = {
         "rows": sessions_for(service.keyring, visitor),
@@ -120,7 +115,6 @@ def sessions(service: Service, request: Request) -> Response:
 
 @form("POST /sessions/{session}/end", scope="read")
 def end_session(service: Service, request: Request, session: str, form: Fields) -> Response:  # noqa: ARG001 - read whole
-    """End one of them."""
     end_session_for(service.keyring, visitor_of(request), session)
     return RedirectResponse("/sessions", status_code=303, headers=HEADERS)
 

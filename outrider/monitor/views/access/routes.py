@@ -20,7 +20,7 @@ from outrider.monitor.http.visitors import end_session_for, sessions_for, visito
 from outrider.monitor.views.service import Service
 
 MOST_KEYS = 1000
-"""In force at once: all of them are held in memory."""
+"""Most keys in force: all are held in memory."""
 _MOST_BYTES = 2**62
 _OWNER_STAYS = (
     "the key of the owner is the file 'key' of the data folder: delete it and start the service anew"
@@ -92,7 +92,6 @@ class LimitsWanted(RequestBody):
     bytes_per_day: int | None = Field(default=None, ge=0, le=_MOST_BYTES)
 
     def limits(self) -> KeyLimits:
-        """As the store takes them."""
         return KeyLimits(self.records_per_s, self.burst_records, self.bytes_per_day)
 
 

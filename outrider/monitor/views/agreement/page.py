@@ -19,13 +19,11 @@ from outrider.monitor.web.bounds_chart import HEIGHT, WIDTH, BoundsChart, bounds
 from .reader import trial_json
 
 FLOORS = (0.99, 0.95, 0.9, 0.75, 0.5, 0.0)
-"""Where the axis of agreement begins: the highest that leaves every interval on it."""
+"""Begins of the axis of agreement; the highest that shows every interval is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Two rectangles of a distance class, heights as shares."""
-
     x: float
     width: float
     challenger: float
@@ -36,32 +34,24 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TrialView:
-    """Shadow test with the data of its charts."""
-
     test: Mapping[str, Any]
-    """As ``GET /v1/agreement`` has it."""
+    """As in ``GET /v1/agreement``."""
     floor: float
-    """Left end of the axis of agreement."""
     bars: tuple[Bar, ...]
     chart: BoundsChart | None
 
     def at(self, share: float) -> float:
-        """Place of a share on the axis, in [0, 100]."""
         return round(100 * max(0.0, share - self.floor) / (1.0 - self.floor), 2)
 
 
 @dataclass(frozen=True, slots=True)
 class AgreementPage:
-    """Everything the page shows."""
-
     champion: str | None
     trials: tuple[TrialView, ...]
     is_one: bool
-    """True for one version's page, which shows its rows at once."""
 
 
 def read_agreement(engine: Engine, model: str, *, version: str = "") -> AgreementPage:
-    """Read the newest test of every challenger, or of one."""
     with engine.connect() as connection:
         found = shadow_tests.newest(connection, model, version or None)
         champion = models.champion(connection, model)
@@ -73,7 +63,6 @@ def read_agreement(engine: Engine, model: str, *, version: str = "") -> Agreemen
 
 
 def view_of(test: Mapping[str, Any]) -> TrialView:
-    """Data of a test's charts."""
     lows = [row[part]["low"] for row in test["agreement"] for part in ("raw", "beyond")]
     floor = next(each for each in FLOORS if each <= min(lows, default=1.0))
     required = test["required"]
@@ -82,7 +71,7 @@ def view_of(test: Mapping[str, Any]) -> TrialView:
 
 
 def _bars(distances: Mapping[str, Any]) -> Sequence[Bar]:
-    """Classes from the first to the last that has a record, each with both shares."""
+    """Classes from the first to the last with a record, each with both shares."""
     edges, one, other = (list(distances[name]) for name in ("edges", "challenger", "noise"))
     both = [sum(one), sum(other)]
     if not both[0]:
@@ -113,13 +102,11 @@ def _edge(edges: Sequence[float], at: int) -> str:
 
 @page("/m/{model}/agreement", scope="read")
 def agreement_page(service: Service, request: Request, model: str, version: str = "") -> Response:
-    """Challengers beside the champion."""
     found = read_agreement(service.engine, model, version=version)
     return service.frame.page(request, "agreement.html", model, "/agreement", {"a": found}, refresh=True)
 
 
 @page("/models/{model}/agreement", scope="read")
 def named_agreement_page(_service: Service, model: str) -> Response:
-    """Redirect to the same page by its descriptive address."""
     address = f"/m/{quote(model, safe='')}/agreement"
     return RedirectResponse(address, status_code=303, headers=HEADERS)

@@ -178,7 +178,6 @@ class _Rates(TypedDict, total=False):
 
 
 def trial_json(trial: Trial) -> TrialFigures:
-    """Shadow test as JSON."""
     found = trial.findings
     progress: Mapping[str, Any] = found.get("progress", {})
     comparison: Mapping[str, Any] = progress.get("comparison", {})
@@ -213,7 +212,6 @@ def trial_json(trial: Trial) -> TrialFigures:
 
 
 def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
-    """Everything about a model that a person asks before changing its champion."""
     with engine.connect() as connection:
         versions = models.all_versions(connection, model)
         champion = models.champion(connection, model)
@@ -259,7 +257,6 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
 
 
 def _suites(connection: Connection, model: str) -> dict[str, dict[str, int]]:
-    """Behavioral tests by version and newest outcome."""
     query = select(_OUTCOME.c.version, _OUTCOME.c.status, func.count().label("tests")).where(
         _OUTCOME.c.model == model
     )
@@ -270,6 +267,5 @@ def _suites(connection: Connection, model: str) -> dict[str, dict[str, int]]:
 
 
 def _rates(counts: Mapping[str, Mapping[str, int]], found: models.Model) -> _Rates:
-    """Judged records and flags per 1,000 of a version that has any."""
     own = figures_of(counts, found.version, is_champion=found.status == "champion")
     return {"judged": own.records, "flags_per_1000": own.flags_per_1000} if own.records else {}

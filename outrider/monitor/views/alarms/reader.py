@@ -44,20 +44,19 @@ from outrider.monitor.views.service import Service
 StreamStatus: TypeAlias = Literal["standing", "muted", "watched", "too_few", "suspended"]
 STATUSES: tuple[StreamStatus, ...] = ("standing", "muted", "watched", "suspended", "too_few")
 ALIVE = ("open", "acknowledged")
-"""Status of incidents that stand; what is muted is known."""
+"""Status of open incidents that are not muted."""
 MOST_INCIDENTS = 1_000
 NEAR = 0.005
-"""Nearness that is told, for it is shown as one per cent at least."""
+"""Least nearness that is shown, as one per cent."""
 LEAST_ODDS = 0.01
-"""Evidence that is told at all: nearness begins there."""
+"""Least evidence that is shown."""
 AGAIN_US = 3_600_000_000
 """Time whose counts are read again: windows may flag earlier minutes."""
 MOST_HOURS = 100_000
-"""Hours with counts that are kept, of all assertions and slices of all models: 350 bytes each."""
+"""Hours with counts that are kept, over all models: 350 bytes each."""
 MOST_FINE = 100
-"""Streams of which evidence under 1 : 1 is worth its time."""
+"""Streams for which evidence under 1 : 1 is computed."""
 _LARGEST = 1e300
-"""Odds that a number of JSON holds."""
 _ASSERTION = table_of(AssertionRow)
 
 
@@ -132,10 +131,7 @@ class AlarmReport(TypedDict):
 
 
 class AlarmReader:
-    """Reads of watched streams.
-
-    Decided anew once a minute, and when the usual minutes change.
-    """
+    """Reads of watched streams, decided again once a minute, and when the usual minutes change."""
 
     def __init__(self, service: Service) -> None:
         self._engine, self._rule = service.engine, service.alarm_rule
@@ -145,13 +141,7 @@ class AlarmReader:
         self._lock = threading.Lock()
 
     def read(self, model: str, *, now_us: int, limit: int | None = None) -> AlarmReport:
-        """Streams of a model, the nearest to an alarm first.
-
-        Raises
-        ------
-        NotFound
-            If the model is not configured and has no records.
-        """
+        """Streams of a model, the nearest to an alarm first; NotFound without configuration and records."""
         if model not in list_models(self._engine, self._models):
             raise NotFound(f"there is no model {model!r}; `outrider fleet` lists them")
         with self._engine.connect() as connection:
@@ -181,7 +171,7 @@ class AlarmReader:
         return [_rested(row) if row.kind != SILENT and row.name in resting else row for row in rows]
 
     def _looks(self, connection: Connection, model: str, now_us: int) -> "_Looks":
-        """Looks behind the last complete minute, by the rule that opens incidents."""
+        """Looks after the last complete minute, by the rule that opens incidents."""
         watched = WatchedStreams(model)
         counts = self._counts.pop(model, None) or MinuteCounts(model, self._rule.minutes)
         self._counts[model] = counts  # the last one used
@@ -203,7 +193,7 @@ class AlarmReader:
         return known
 
     def _others(self, connection: Connection, model: str, now_us: int) -> Iterator[WatchedStream]:
-        """Streams that are no shares of flags: rules, live tests, silence."""
+        """Streams other than shares of flags: rules, live tests, silence."""
         for name, level in sorted(WatchedStreams(model).levels(connection).items()):
             if level == "critical":
                 told = "a rule: its first flag opens an incident"
@@ -223,21 +213,12 @@ class AlarmReader:
 
 @dataclass(frozen=True, slots=True)
 class _Looks:
-    """Looks at the streams of a model behind one minute."""
-
     key: tuple[object, ...]
     looks: Sequence[StreamLook]
     smallest: NDArray[np.float64]
 
 
 def odds_text(odds: float | None) -> str:
-    """Evidence as odds.
-
-    Examples
-    --------
-    >>> odds_text(None), odds_text(0.04), odds_text(12.4), odds_text(8_000_000.0)
-    ('under 1 : 100', '1 : 25', '12 : 1', '10^7 : 1')
-    """
     if odds is None:
         return f"under 1 : {1 / LEAST_ODDS:,.0f}"
     if odds < 1.0:
@@ -297,7 +278,7 @@ def _live_stream(name: str, level: str, view: LiveRateView | None) -> WatchedStr
 def _class_streams(
     connection: Connection, model: str, champion: str | None, rule: AlarmRule
 ) -> Iterator[WatchedStream]:
-    """Losses of the rare classes of the judged version; those of all records hardly show them."""
+    """Losses of the rare classes of the judged version, which those of all records hardly show."""
     version = judged_version(connection, model, champion)
     losses = None if version is None else read_losses(connection, model, version)
     if losses is None:
@@ -339,7 +320,7 @@ def _rested(row: WatchedStream) -> WatchedStream:
 
 
 def _with_incidents(rows: Sequence[WatchedStream], incidents: Sequence[IncidentRow]) -> list[WatchedStream]:
-    """Streams with the incident that stands about each, and a row of its own for each other incident."""
+    """Streams with their open incidents, and a row for each other incident."""
     found = {(row.kind, row.name, row.slice, row.version): row for row in rows}
     for incident in sorted(incidents, key=lambda one: one.status not in ALIVE):
         causes = incident.details.get("explained_by") or ()
@@ -368,7 +349,6 @@ def _with_incidents(rows: Sequence[WatchedStream], incidents: Sequence[IncidentR
 
 
 def _show_share(found: dict[tuple[str, str, str | None, str | None], WatchedStream], of: IncidentRow) -> None:
-    """Show the figures of an incident in the row of what it is about."""
     if (share := of.share) is None:
         return
     cause = next(iter(of.details.get("explained_by") or ()), {"assertion": of.assertion, "slice": of.slice})
@@ -384,7 +364,7 @@ def _show_share(found: dict[tuple[str, str, str | None, str | None], WatchedStre
 
 
 def _sentence(streams: Sequence[WatchedStream], standing: int, *, is_judged: bool) -> str:
-    """Answer to whether it is quiet because all is well."""
+    """Answer to whether silence means that all is well."""
     statuses = Tally(row.status for row in streams)
     able = len(streams) - statuses["too_few"] - statuses["suspended"]
     told = f"{standing} incident{'s' if standing != 1 else ''} open" if standing else "no incident is open"
@@ -423,7 +403,7 @@ def _share(share: FlaggedShare) -> StreamShare | None:
 
 
 def _odds(evidence: float) -> float | None:
-    """Odds of a logarithm; None for less than is told."""
+    """Odds of a logarithm; None for less than is shown."""
     return None if evidence < math.log(LEAST_ODDS) else min(_LARGEST, math.exp(min(evidence, 700.0)))
 
 
@@ -433,7 +413,6 @@ def _nearness(evidence: float, needed: float) -> float:
 
 
 def _live_tests(connection: Connection, model: str) -> dict[str, tuple[str, str]]:
-    """Revision and level of each active live test, by name."""
     own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.kind == "live_test"
     query = select(_ASSERTION.c.name, _ASSERTION.c.revision, _ASSERTION.c.level).where(*own)
     return {

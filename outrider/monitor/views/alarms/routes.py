@@ -25,7 +25,6 @@ def alarms(
 
 @page("/m/{model}/alarms", scope="read")
 def alarms_page(service: Service, request: Request, model: str) -> Response:
-    """Standing incidents and watched streams of a model."""
     with service.engine.connect() as connection:
         told = list_incidents(connection, now_us=now_us(), model=model, limit=MOST_TOLD)
     context = {

@@ -15,41 +15,33 @@ from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.state.tables import AssertionRow, Flag, Strike, table_of
 
 SPAN_US = 7 * 86_400_000_000
-"""The fire rate is shown over the last week of traffic at most."""
+"""Largest span of the fire rate."""
 BINS = 90
 LEAST_BINS = 10
-"""Intervals before the newest that are shown even when there was no traffic yet."""
+"""Intervals before the newest that are shown without traffic too."""
 SEVERITY_BINS = 24
 RECENT_SEVERITIES = 20_000
 MOST_SLICES = 6
-"""Slices with a line of their own, those with the most flags."""
 _WIDTHS_S = (60, 120, 300, 600, 1800, 3600, 7200, 21_600)
 _ASSERTION, _FLAG, _STRIKE = (table_of(t) for t in (AssertionRow, Flag, Strike))
 
 
 @dataclass(frozen=True, slots=True)
 class FireRate:
-    """Flags per 1,000 records over time, exact, all revisions."""
-
     start_us: tuple[int, ...]
     width_s: int
     records: tuple[int, ...]
     per_1000: Mapping[str, tuple[float | None, ...]]
-    """``all`` and slices; None where there were no records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Severities of newest flags, geometric edges beyond two decades."""
-
     edges: tuple[float, ...]
     counts: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RevisionView:
-    """Revision with its flags."""
-
     revision: str
     active: bool
     first_seen_us: int
@@ -59,8 +51,6 @@ class RevisionView:
 
 @dataclass(frozen=True, slots=True)
 class StrikeView:
-    """A time when the assertion gave no verdict."""
-
     at_us: int
     slot: str
     reason: str
@@ -69,32 +59,21 @@ class StrikeView:
 
 @dataclass(frozen=True, slots=True)
 class AssertionPage:
-    """Everything the page of an assertion shows, but its flags."""
-
     quality: AssertionQuality
     fire_rate: FireRate
     severities: Histogram
     overlaps: tuple[Overlap, ...]
-    """Seen from this assertion, most alike first."""
     revisions: tuple[RevisionView, ...]
     strikes: tuple[StrikeView, ...]
     incidents: tuple[IncidentRow, ...]
     slots: Mapping[str, float]
-    """Flags per 1,000 records of each slot, all revisions."""
     thinned: int
-    """Flags that storms left counted without their evidence."""
+    """Flags counted without evidence during storms."""
 
 
 def read_assertion(
     engine: Engine, model: str, name: str, *, now_us: int, rule: SuspensionRule
 ) -> AssertionPage:
-    """Read the page of an active assertion or live test.
-
-    Raises
-    ------
-    NotFound
-        If none of that name is active.
-    """
     with engine.connect() as connection:
         figures = read_quality(connection, model, name, now_us=now_us, rule=rule)
         pairs = read_overlaps(connection, model)

@@ -148,7 +148,6 @@ def _overlap(pair: Overlap) -> dict[str, Any]:
 
 
 def pairs_of(pairs: list[Overlap], name: str) -> list[Overlap]:
-    """Pairs of one assertion, from its own side."""
     return [pair if pair.a == name else pair.reversed() for pair in pairs if name in (pair.a, pair.b)]
 
 
@@ -160,7 +159,6 @@ class AssertionList(TypedDict):
 
 @page("/assertions/{model}/{name:path}", scope="read")
 def assertion_page(service: Service, request: Request, model: str, name: str) -> Response:
-    """Page of one assertion: meaning, quality, and flagged records."""
     try:
         view = read_assertion(service.engine, model, name, now_us=now_us(), rule=service.rule)
     except NotFound:
@@ -181,7 +179,6 @@ def assertion_page(service: Service, request: Request, model: str, name: str) ->
 
 @form("POST /assertions/{model}/{name:path}/suspend", scope="review")
 def suspend_form(service: Service, model: str, name: str, form: Fields) -> Response:
-    """Suspend an assertion for some time, or until somebody resumes."""
     until = until_us(form) or quality.FOREVER_US
     with write(service.engine) as connection:
         quality.suspend(connection, model, name, until_us=until, reason="by hand, on its page")
@@ -190,7 +187,6 @@ def suspend_form(service: Service, model: str, name: str, form: Fields) -> Respo
 
 @form("POST /assertions/{model}/{name:path}/resume", scope="review")
 def resume_form(service: Service, model: str, name: str, form: Fields) -> Response:
-    """Let a suspended assertion judge again."""
     with write(service.engine) as connection:
         quality.resume(connection, model, name, now_us=now_us())
     return back(form)

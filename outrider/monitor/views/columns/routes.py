@@ -68,8 +68,6 @@ class Forgotten(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """Parts that records are taken with, and the bound of ``[limits]``."""
-
     book: SchemaBook
     decoder: Decoder
     writer: GroupCommit

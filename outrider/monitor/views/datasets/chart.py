@@ -8,17 +8,7 @@ WIDTH, HEIGHT = 340.0, 90.0
 
 @dataclass(frozen=True, slots=True)
 class GrowthChart:
-    """Points of an SVG.
-
-    Attributes
-    ----------
-    area, line
-        Rows by number of the version, from zero.
-    most
-        Rows at the upper end.
-    first, last
-        Versions at both ends.
-    """
+    """Points of an SVG; ``most`` is the number of rows at its upper end."""
 
     area: str
     line: str
@@ -28,13 +18,7 @@ class GrowthChart:
 
 
 def growth_chart(growth: Sequence[tuple[int, int, int]]) -> GrowthChart:
-    """Chart of versions.
-
-    Parameters
-    ----------
-    growth
-        Number, rows and time of each, at least one.
-    """
+    """Chart of (number, rows, time) of versions."""
     first, last = growth[0][0], growth[-1][0]
     most = max(1, *(rows for _, rows, _ in growth))
     points: list[str] = []

@@ -15,48 +15,32 @@ from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
 MOST_CHANGES = 20_000
-"""Changes up to which a page compares versions."""
 LOOKED_ROWS, PAGE_ROWS = 250, 50
 _ROW, _FILE = table_of(DatasetRow), table_of(DatasetRowFile)
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetDiffView:
-    """Page of a difference."""
-
     name: str
     old: int
     new: int
     counts: dict[str, int] = field(default_factory=dict)
     rows: list[tuple[RowChange, str]] = field(default_factory=list)
-    """Some that differ, with the reason."""
     columns: list[tuple[str, int]] = field(default_factory=list)
-    """Columns with the number of rows looked at that differ in them."""
     turns: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
-    """By label: before, after, number of rows."""
     why: list[tuple[str, int]] = field(default_factory=list)
-    """Reasons with the number of rows looked at."""
     looked: int = 0
-    """Rows that ``columns``, ``turns`` and ``why`` count."""
     first: int = 0
     fault: str = ""
 
     @property
     def total(self) -> int:
-        """Rows that differ."""
         return sum(self.counts.values())
 
 
 def read_dataset_diff(
     engine: Engine, objects: ObjectStore, model: str, name: str, old: int, new: int, *, first: int = 0
 ) -> DatasetDiffView:
-    """Read the difference of two versions of a model's dataset.
-
-    Raises
-    ------
-    NotFound
-        If the model has no such version.
-    """
     with engine.connect() as connection:
         before, after = (_version(connection, model, name, number) for number in (old, new))
         if (most := _most_changes(connection, name, old, new)) > MOST_CHANGES:
@@ -94,7 +78,7 @@ def _version(connection: Connection, model: str, name: str, number: int) -> Vers
 
 
 def _most_changes(connection: Connection, name: str, old: int, new: int) -> int:
-    """Most rows that may differ: those that came, went, or got another label in between."""
+    """Most rows that may differ: those that came, went or were relabelled in between."""
     low, high = sorted((old, new))
     added = select(func.sum(_FILE.c.rows)).where(
         _FILE.c.dataset == name, _FILE.c.file > low, _FILE.c.file <= high
@@ -106,7 +90,6 @@ def _most_changes(connection: Connection, name: str, old: int, new: int) -> int:
 
 
 def _turns(rows: list[RowChange]) -> dict[str, list[tuple[str, str, int]]]:
-    """Labels of changed rows, from which to which."""
     found: dict[str, Counter[tuple[str, str]]] = {}
     for row in rows:
         before, after = row.labels_before or {}, row.labels_after or {}

@@ -18,34 +18,18 @@ _VERSION, _QUARANTINE = table_of(DatasetVersion), table_of(Quarantine)
 
 @dataclass(frozen=True, slots=True)
 class DatasetPageView:
-    """Page of a dataset."""
-
     name: str
     newest: DatasetView
     growth: list[tuple[int, int, int]]
-    """Number, rows and time of versions, evenly chosen where there are many."""
     count: int
-    """Versions in all."""
     versions: list[DatasetView]
-    """Some of them, newest first."""
     older: int | None
-    """Number of the newest version that is not among them."""
     states: dict[str, int]
-    """Quarantined rows by state."""
     reasons: list[tuple[str, int]]
-    """Most frequent reasons of those that are held."""
     held: list[QuarantinedRow]
-    """Newest of them."""
 
 
 def read_dataset_page(engine: Engine, model: str, name: str, *, upto: int | None = None) -> DatasetPageView:
-    """Read a model's dataset, with versions up to ``upto``.
-
-    Raises
-    ------
-    NotFound
-        If the model has no such dataset.
-    """
     own = _VERSION.c.dataset == name, _VERSION.c.model == model
     facts = select(_VERSION.c.number, _VERSION.c.rows, _VERSION.c.created_us).where(*own)
     shown = select(_VERSION).where(*own).order_by(_VERSION.c.number.desc())
@@ -78,6 +62,5 @@ def read_dataset_page(engine: Engine, model: str, name: str, *, upto: int | None
 
 
 def _evenly(growth: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """At most ``POINTS`` of them and the last one."""
     step = -(-len(growth) // POINTS)
     return [*growth[:-1:step], growth[-1]]

@@ -27,7 +27,6 @@ from .version import read_dataset_version
 
 @page("/m/{model}/datasets", scope="read")
 def datasets_page(service: Service, request: Request, model: str) -> Response:
-    """Dataset versions and refused rows."""
     context = {
         "datasets": improvement.list_datasets(service.engine, model),
         "refused": improvement.list_quarantine(service.engine, model),
@@ -40,7 +39,6 @@ def datasets_page(service: Service, request: Request, model: str) -> Response:
 def dataset_growth_page(
     service: Service, request: Request, model: str, name: str, upto: StoredNumber | None = None
 ) -> Response:
-    """Dataset: growth, provenance of its labels, quarantine, versions."""
     found = read_dataset_page(service.engine, model, name, upto=upto)
     context = {"v": found, "chart": growth_chart(found.growth)}
     return service.frame.page(request, "dataset_growth.html", model, "/datasets", context)
@@ -56,7 +54,6 @@ def dataset_diff_page(
     new: StoredNumber,
     first: StoredNumber = 0,
 ) -> Response:
-    """Difference of two dataset versions: rows, reasons, columns."""
     if service.objects is None:
         return service.frame.message("Not found", "Rows of datasets are not shown here.", model=model)
     found = read_dataset_diff(service.engine, service.objects, model, name, old, new, first=first)
@@ -66,7 +63,6 @@ def dataset_diff_page(
 
 @page("/m/{model}/datasets/{name}/{number}", scope="read")
 def dataset_page(service: Service, request: Request, model: str, name: str, number: StoredNumber) -> Response:
-    """Dataset version: facts, class mix, sample rows, difference from its parent."""
     if service.objects is None:
         return service.frame.message("Not found", "Rows of datasets are not shown here.", model=model)
     found = read_dataset_version(service.engine, service.objects, model, name, number)
@@ -75,7 +71,6 @@ def dataset_page(service: Service, request: Request, model: str, name: str, numb
 
 @form("POST /m/{model}/quarantine", scope="promote")
 def quarantine_form(service: Service, model: str, form: Fields) -> Response:
-    """Retry or drop a quarantined record. Without one, all of a dataset are retried."""
     action = form.get("action", "")
     records = [form["record"]] if "record" in form else []
     if action not in ("retry", "drop") or (action == "drop" and not records):
@@ -88,12 +83,11 @@ def quarantine_form(service: Service, model: str, form: Fields) -> Response:
 
 
 _HEADERS = HEADERS | {"content-security-policy": f"{POLICY}; frame-ancestors 'none'"}
-"""The page holds its styles and nothing that runs or loads: it may neither."""
+"""The page has its own styles, and nothing that runs or loads."""
 
 
 @page("/m/{model}/datasets/{name}/{number}/data-docs", scope="read")
 def data_docs(service: Service, model: str, name: str, number: StoredNumber) -> Response:
-    """Data Docs of a version."""
     with service.engine.connect() as connection:
         found = datasets.get(connection, name, number)
     kept = found.manifest["validation"].get("data_docs")

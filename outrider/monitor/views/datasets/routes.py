@@ -52,7 +52,7 @@ from outrider.monitor.views.service import Service
 
 ARROW = "application/vnd.apache.arrow.stream"
 BEHAVIORAL = "behavioral test"
-"""How the source of failed cases begins."""
+"""Begin of the source of failed cases."""
 _POLL_S = 0.05
 
 
@@ -228,7 +228,6 @@ def get_diff(
 
 
 async def _body_of(request: Request) -> AsyncIterator[BinaryIO]:
-    """Body in a file."""
     settings = source_of(request, Service).settings
     limits = settings.limits
     settings.data_folder.mkdir(parents=True, exist_ok=True)
@@ -297,7 +296,6 @@ def commit_version(
 
 
 def _provenance_columns(origins: list[datasets.Provenance], part: str | None) -> pa.Table:
-    """A column for each field of provenance; flags as JSON."""
     kinds = {"label_seq": pa.int64(), "label_row": pa.int64(), "weight": pa.float64()}
     columns = {}
     for entry in dataclasses.fields(datasets.Provenance):
@@ -308,7 +306,6 @@ def _provenance_columns(origins: list[datasets.Provenance], part: str | None) ->
 
 
 def _beside(batches: Iterable[pa.RecordBatch], columns: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Batches with the columns of their rows."""
     at = 0
     for batch in batches:
         table = pa.Table.from_batches([batch])
@@ -319,7 +316,7 @@ def _beside(batches: Iterable[pa.RecordBatch], columns: pa.Table) -> Iterator[pa
 
 
 def _check_place(settings: Settings, name: str, source: str, part: str) -> None:
-    """Cases of behavioral tests are learned from; what candidates are judged on must stay apart from them."""
+    """Refuse to learn from rows that candidates are judged on, or to judge on cases that are learned."""
     if not source.startswith(BEHAVIORAL):
         return
     judged_on = {name_of(one) for own in settings.models.values() for one in own.gate.judging}
@@ -334,7 +331,6 @@ def _check_place(settings: Settings, name: str, source: str, part: str) -> None:
 
 
 def _flags_of(name: str, body: bytes) -> str:
-    """The model whose flagged records are to be committed."""
     try:
         commit = CommitRequest.model_validate_json(body)
     except ValidationError as error:
@@ -382,7 +378,6 @@ def _check_disk(settings: Settings) -> None:
 
 
 def _small(body: BinaryIO, most: int) -> bytes:
-    """A body of JSON, which is small."""
     body.seek(0)
     content = body.read(most + 1)
     if len(content) > most:
@@ -392,7 +387,7 @@ def _small(body: BinaryIO, most: int) -> bytes:
 
 
 def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
-    """Refuse what is no table, or would be too large a one, before any of it is unpacked."""
+    """Refuse a body that is no table, or too large a one, before unpacking it."""
     most, decoded = limits.dataset_bytes, 0
     try:
         stream = memoryview(mmap.mmap(body.fileno(), 0, access=mmap.ACCESS_READ))

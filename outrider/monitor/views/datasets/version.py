@@ -25,32 +25,19 @@ _EDGE = table_of(LineageEdge)
 
 @dataclass(frozen=True, slots=True)
 class DatasetVersionView:
-    """Page of a dataset version."""
-
     version: DatasetView
     columns: tuple[tuple[str, str], ...]
     mix: dict[str, list[tuple[str, int]]]
-    """Rows of each class, by label column; empty where the model declares no classes."""
     rows: list[tuple[RowChange, str]]
-    """Some of those that differ from the parent, with the reason."""
     sample: list[dict[str, Any]]
     models: list[tuple[str, str]]
-    """Versions of models that were made with it, and in which role."""
     tags: list[str]
     fault: str = ""
-    """Why its rows cannot be read."""
 
 
 def read_dataset_version(
     engine: Engine, objects: ObjectStore, model: str, name: str, number: int
 ) -> DatasetVersionView:
-    """Read a version of a model's dataset.
-
-    Raises
-    ------
-    NotFound
-        If the model has no such version.
-    """
     with engine.connect() as connection:
         found = datasets.get(connection, name, number)
         if found.model != model:
@@ -86,7 +73,6 @@ def read_dataset_version(
 
 
 def _mix(version: Version) -> dict[str, list[tuple[str, int]]]:
-    """Class mix, as validation keeps it."""
     kept = version.manifest["validation"].get("aggregates") or {"columns": {}}
     found = {}
     for column, facts in kept["columns"].items():

@@ -9,24 +9,11 @@ from outrider.monitor.web.rendering import Pages
 
 WIDTH, HEIGHT = 300.0, 84.0
 _ROW = 18.0
-"""Height of a category's row."""
 
 
 @dataclass(frozen=True, slots=True)
 class DistributionChart:
-    """Points of an SVG of one column.
-
-    Attributes
-    ----------
-    before, after
-        Corners of the reference's line and the current window's area; empty for categories.
-    ends
-        Smallest and largest value shown.
-    rows
-        Categories with top, and widths of both bars; empty for numbers.
-    height
-        Of the drawing.
-    """
+    """Points of an SVG of one column; ``rows`` for categories, ``before`` and ``after`` for numbers."""
 
     before: str
     after: str
@@ -36,23 +23,15 @@ class DistributionChart:
 
 
 def drift_page(report: Mapping[str, Any]) -> str:
-    """Self-contained page of a report.
-
-    Parameters
-    ----------
-    report
-        ``DriftReport.to_dict()`` with ``windows``, the texts that named both.
-    """
+    """Self-contained page of ``DriftReport.to_dict()`` with ``windows``."""
     return Pages().standalone("drift.html", {"r": report, "charts": charts_of(report)})
 
 
 def charts_of(report: Mapping[str, Any]) -> dict[str, DistributionChart | None]:
-    """Chart of every column."""
     return {each["column"]: distribution_chart(each["distribution"]) for each in report["columns"]}
 
 
 def distribution_chart(found: Mapping[str, Any] | None) -> DistributionChart | None:
-    """Chart of shares in the same bars; None without a distribution."""
     if found is None:
         return None
     before, after = found["reference"], found["current"]

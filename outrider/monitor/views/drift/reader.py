@@ -121,15 +121,9 @@ class DriftFacts(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class DriftRequest:
-    """Windows to compare.
+    """Windows to compare: by default the last hour with profiles.
 
-    Attributes
-    ----------
-    since_us, until_us
-        Current window; by default the last hour that has profiles, or one that ends there.
-    reference
-        ``dataset``: the version that the champion learned from; ``24h``, ``7d``: so long before the current
-        window; ``SINCE..UNTIL``, ISO 8601.
+    ``reference`` is ``dataset``, ``24h`` or ``7d`` before the current window, or ``SINCE..UNTIL``.
     """
 
     model: str
@@ -141,10 +135,7 @@ class DriftRequest:
 
 
 class DriftReader:
-    """Reads of drift.
-
-    Of few windows here, else in a process of its own, one at a time.
-    """
+    """Reads of drift: few windows here, more in a process of its own, one at a time."""
 
     def __init__(self, service: Service, *, most_here: int = MOST_HERE) -> None:
         self._engine, self._settings = service.engine, service.settings
@@ -156,10 +147,8 @@ class DriftReader:
     def read(self, wanted: DriftRequest) -> DriftFacts:
         """Drift of a model's columns.
 
-        Raises
-        ------
-        ProblemError
-            422 for a window that cannot be; 409 while another long read runs; 503 without an answer.
+        ProblemError 422 for an impossible window, 409 while another long read runs, 503 without an
+        answer.
         """
         try:
             with self._engine.connect() as connection:
@@ -191,8 +180,6 @@ def _refused(text: str) -> ProblemError:
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """Ranges of both windows; None for the champion's dataset version."""
-
     current: ProfileRange
     reference: ProfileRange | None
 
@@ -222,7 +209,6 @@ def _windows(connection: Connection, wanted: DriftRequest) -> _Windows:
 
 
 def _span(text: str, before_us: int) -> tuple[int, int]:
-    """Begin and end of a reference, in microseconds."""
     one, is_span, two = text.partition("..")
     try:
         if not is_span:
@@ -237,7 +223,6 @@ def _span(text: str, before_us: int) -> tuple[int, int]:
 
 
 def time_us(text: str) -> int:
-    """Microseconds of a time in ISO 8601 with a zone."""
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError(text)
@@ -245,13 +230,7 @@ def time_us(text: str) -> int:
 
 
 def stored_drift(connection: Connection, objects: Path, wanted: DriftRequest) -> DriftFacts:
-    """Drift of a model's columns.
-
-    Raises
-    ------
-    ValueError
-        If a window cannot be; the text begins with the parameter's name.
-    """
+    """Drift of a model's columns; the text of a ValueError begins with the parameter's name."""
     both = _windows(connection, wanted)
     found = read_profile(connection, wanted.model, both.current)
     layout = newest_layout(connection, wanted.model) or ProfileLayout(())
@@ -272,7 +251,6 @@ def stored_drift(connection: Connection, objects: Path, wanted: DriftRequest) ->
 def _of_dataset(
     engine: Engine, objects: Path, model: str, layout: ProfileLayout
 ) -> tuple[DriftWindow, list[Profile]]:
-    """Rows that the champion learned from, in blocks."""
     found = training_rows(engine, LocalObjects(objects), model, least=LATER_ROWS)
     if found is None:
         raise ValueError(
@@ -325,7 +303,6 @@ def _versions(before: DriftWindow, now: DriftWindow) -> str:
 
 
 def main() -> None:
-    """Entry point of the process: facts, or a refusal, as JSON."""
     parser = argparse.ArgumentParser(prog=MODULE)
     parser.add_argument("database")
     parser.add_argument("objects", type=Path)

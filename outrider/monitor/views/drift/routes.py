@@ -63,7 +63,6 @@ def show(
     since: str = "",
     until: str = "",
 ) -> Response:
-    """Show small multiples of the columns, worst first."""
     with service.engine.connect() as connection:
         end, slices = newest_end(connection, model), profiled_slices(connection, model)
     found, fault = None, "" if end is not None else "No profile is stored yet."

@@ -24,7 +24,7 @@ from outrider.monitor.views.series.groups import GroupCut, answers_of, grouped_b
 from outrider.monitor.views.series.span import DEFAULT_US, SeriesSpan
 
 MOST_GROUPS = 100
-"""More groups than this are no groups: the column names records, not kinds of them."""
+"""With more groups a column names records, not kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +36,17 @@ class GroupFigures:
     records: int
     labelled: int
     asked: bool
-    """Whether labelled figures are of labels that a policy asked for, weighed back to the traffic; else all
-    labels count alike."""
+    """Whether labels were chosen by a policy and weighted back to the traffic."""
     metrics: tuple[GroupMetrics, ...]
-    """One entry of all, or one for the selection rate and one of the labelled records for what needs labels;
-    fewer where there is nothing."""
+    """One entry for all, or one for selection rates and one for labelled figures."""
     version: str | None = None
-    """Judged version; None of a dataset."""
 
     @property
     def rates(self) -> tuple[GroupRate, ...]:
-        """Every metric of every group."""
         return tuple(rate for part in self.metrics for rate in part.rates)
 
     @property
     def gaps(self) -> tuple[GroupGap, ...]:
-        """The gap of every metric."""
         return tuple(
             part.gap(metric)
             for part in self.metrics
@@ -114,10 +109,6 @@ class GroupGaps(TypedDict):
 
 
 def rarest_answer(connection: Connection, model: str, attribute: str, asked: SeriesRequest) -> str:
-    """Rarest class of a range, by default of the last day.
-
-    Empty without any.
-    """
     until = asked.now_us if asked.until_us is None else asked.until_us
     since = until - DEFAULT_US if asked.since_us is None else asked.since_us
     span = SeriesSpan(since // DAY_US * DAY_US, max(until + 1, since + 1), 1)
@@ -126,7 +117,6 @@ def rarest_answer(connection: Connection, model: str, attribute: str, asked: Ser
 
 
 def newest_gaps(connection: Connection, model: str, *, now_us: int) -> list[GroupGaps]:
-    """Gaps of the newest version on the last day, by declared grouping."""
     asked = SeriesRequest(now_us=now_us)
     found: list[GroupGaps] = []
     for attribute in grouped_by(connection, model):
@@ -157,21 +147,8 @@ def stored_figures(
     version: str | None = None,
     declared: Sequence[str] = (),
 ) -> tuple[GroupFigures, SeriesReport]:
-    """Figures of one judged version in a range, and series of all.
-
-    Parameters
-    ----------
-    declared
-        Groupings of the configuration, which may have no records yet.
-
-    Raises
-    ------
-    KeyError
-        If ``by`` is not declared and no record was counted by it, or a column is named twice.
-    ValueError
-        If ``positive`` is no class of these records; or as in
-        :func:`~outrider.monitor.views.series.answer.series_json`.
-    """
+    """Figures of one judged version in a range, and series of all; ``declared`` groupings may have no
+    records. KeyError or ValueError for an unknown grouping or class."""
     _check_names(by)
     wanted = GroupCut(model, attribute_of(by), positive, version, declared)
     found, report = groups_json(connection, wanted, asked)
@@ -183,13 +160,7 @@ def stored_figures(
 
 
 def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: str) -> GroupFigures:
-    """Figures of a dataset version's recorded answers against its labels.
-
-    Raises
-    ------
-    KeyError, ValueError
-        As above; and KeyError if the version holds no answers.
-    """
+    """Figures of a dataset version's recorded answers against its labels; KeyError without answers."""
     _check_names(by)
     if not batch.has(f"outputs.{target}"):
         raise KeyError(
@@ -215,7 +186,6 @@ def dataset_figures(batch: Batch, *, by: Sequence[str], positive: str, target: s
 
 
 def figures_json(found: GroupFigures) -> FairnessFigures:
-    """Figures as JSON; unknown ones are null."""
     groups: dict[str, GroupFacts] = {}
     for part in found.metrics:
         for group, rows in part.rows.items():
@@ -270,7 +240,7 @@ def _figures(
 
 
 def _check_names(by: Sequence[str]) -> None:
-    """Raise a KeyError where one column would stand for two."""
+    """Refuse a column that would stand for two."""
     names = [_attribute(name) for name in by]
     if len(set(names)) < len(names):
         raise KeyError(f"{', '.join(by)}: columns of distinct names expected, beside their inputs. or attrs.")

@@ -95,7 +95,6 @@ def fairness(
 
 
 def _declared(model: str, group_by: Sequence[str]) -> list[str]:
-    """Columns of the first declared grouping."""
     if not group_by:
         told = f"a column that tells the groups apart is expected: `group_by` of {model} names none"
         raise ProblemError(problem(422, told, field="by"))
@@ -132,8 +131,6 @@ MOST_ANSWERS = 50
 
 @dataclass(frozen=True, slots=True)
 class MetricView:
-    """Metric with its dots and its gap."""
-
     title: str
     explained: str
     rates: tuple[GroupRate, ...]
@@ -142,8 +139,6 @@ class MetricView:
 
 @dataclass(frozen=True, slots=True)
 class FairnessPage:
-    """Page data; ``figures`` None where unchosen, or for ``problem``."""
-
     columns: tuple[str, ...]
     answers: tuple[str, ...]
     by: str
@@ -158,7 +153,6 @@ class FairnessPage:
 
 
 def read_fairness(engine: Engine, model: str, query: Mapping[str, str], *, now_us: int) -> FairnessPage:
-    """Read the page, by default of the first grouping and rarest answer."""
     asked, chosen, fault = chosen_range(query, now_us=now_us)
     chosen = {**chosen, "version": query.get("version", "")}
     with engine.connect() as connection:
@@ -191,7 +185,6 @@ def read_fairness(engine: Engine, model: str, query: Mapping[str, str], *, now_u
 
 @page("/m/{model}/fairness", scope="read")
 def fairness_page(service: Service, request: Request, model: str) -> Response:
-    """Selection and error rates by group, over time."""
     found = read_fairness(service.engine, model, request.query_params, now_us=now_us())
     context = {"f": found, "ranges": RANGES, "compared": COMPARED}
     return service.frame.page(request, "fairness.html", model, "/fairness", context)

@@ -87,7 +87,6 @@ def flags_page(
     reviewed: str = "",
     after: str = "",
 ) -> Response:
-    """Flagged records, filtered and paged."""
     chosen = {"assertion": assertion, "slot": slot, "level": level, "reviewed": reviewed}
     try:
         page = queries.list_flags(
@@ -125,14 +124,12 @@ def flags_page(
 
 @page("/m/{model}/images/flags/{flag_id}/{name:path}", scope="read")
 def flag_image_page(service: Service, model: str, flag_id: str, name: str) -> Response:
-    """PNG of a part of a flag's evidence."""
     flag = queries.read_flag(service.engine, model, flag_id)
     return png(draw_evidence(flag.evidence, name) if flag else None)
 
 
 @form("POST /reviews", scope="review")
 def review_form(service: Service, form: Fields) -> Response:
-    """Review a flag: was the model wrong?."""
     flag, is_error = form.get("flag", ""), form.get("is_error") == "1"
     with write(service.engine) as connection:
         reviews.give(connection, flag, is_error=is_error, source="page", now_us=now_us())

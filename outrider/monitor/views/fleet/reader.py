@@ -27,7 +27,6 @@ ORDER: tuple[Verdict, ...] = get_args(Verdict)
 HOURS = 24
 MOST_INCIDENTS = 1_000
 LEVELS: Mapping[str, Verdict] = {"critical": "critical", "warning": "warning", "info": "ticket"}
-"""Verdict of an open incident by its level, worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +57,15 @@ class FleetLine:
     records: NDArray[np.float64]
     flagged: NDArray[np.float64]
     sight: Sight | None = None
-    """What could be found; None where an incident is current or no record came."""
 
     @property
     def next_step(self) -> str:
-        """Proposed step in words; empty where there is nothing to do."""
         if self.incident is None:
             return "send records" if self.sight is None else self.sight.step
         return self.incident.next_step or "look at the incident"
 
     @property
     def whom(self) -> str:
-        """Slices of the incident or of its causes; empty for all records."""
         return "" if self.incident is None else for_whom(self.incident)
 
 
@@ -99,7 +95,7 @@ class FleetFacts(TypedDict):
 def read_fleet(
     connection: Connection, models: Sequence[str], rule: AlarmRule, *, now_us: int
 ) -> list[FleetLine]:
-    """Lines of all models, worst first; of equal ones the oldest incident."""
+    """Lines of all models, worst first, then the oldest incident."""
     incidents: dict[str, list[IncidentRow]] = {name: [] for name in models}
     for row in list_incidents(connection, now_us=now_us, status="current", limit=MOST_INCIDENTS):
         if row.model in incidents:
@@ -128,7 +124,6 @@ def read_fleet(
 
 
 def fleet_json(lines: Sequence[FleetLine]) -> list[FleetFacts]:
-    """Lines as JSON."""
     return [
         {
             "model": line.model,
@@ -161,7 +156,7 @@ def _verdict(rows: Sequence[IncidentRow], sight: Sight | None) -> tuple[Verdict,
 
 
 def _rank(row: IncidentRow) -> tuple[int, int]:
-    """Tickets, of level ``info``, behind what pages."""
+    """Rank that puts tickets (``info``) after pages."""
     return ORDER.index(LEVELS[row.level]), row.opened_us
 
 
@@ -171,7 +166,6 @@ def _order(line: FleetLine) -> tuple[int, int, str]:
 
 
 def _by_hour(connection: Connection, query: Select[*tuple[Any, ...]], start_us: int) -> NDArray[np.float64]:
-    """Sums by hour, shape (24,)."""
     found = np.zeros(HOURS)
     for at, number in connection.execute(query):
         found[int(at) - start_us // HOUR_US] = number

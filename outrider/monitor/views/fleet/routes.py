@@ -21,7 +21,6 @@ class Fleet(TypedDict):
 
 @page("/", scope="read")
 def home_page(service: Service, request: Request) -> Response:
-    """The fleet, or how to get one."""
     models = service.frame.models()
     if models:
         with service.engine.connect() as connection:

@@ -22,11 +22,11 @@ from outrider.dataops.state.tables import AssertionRow, table_of
 SightVerdict: TypeAlias = Literal["unjudged", "learning", "well"]
 Floats: TypeAlias = NDArray[np.float64]
 MOST_SHARE = 0.5
-"""Share of the entities of a day beyond which the flags of an assertion tell nothing of a record."""
+"""Share of the day's entities beyond which an assertion's flags say nothing of a record."""
 TIMES = 5.0
-"""Odds, times the usual ones, that are to be found within a day where a model is well."""
+"""Odds, times the usual ones, that must be found within a day where a model is well."""
 _LEAST_SHARE = 0.02
-"""Share that a rarer one counts as: five times nothing is nothing."""
+"""Least share that is multiplied: five times nothing is nothing."""
 _ASSERTION = table_of(AssertionRow)
 
 
@@ -52,8 +52,6 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Smallest share that a judge could find; nan for none."""
-
     usual: float
     found: float
     text: str
@@ -68,7 +66,7 @@ class _View:
 def read_sight(
     connection: Connection, model: str, champion: str | None, rule: AlarmRule, *, now_us: int
 ) -> Sight:
-    """Verdict on a model whose incidents are none."""
+    """Verdict on a model without incidents."""
     rows = _judges(connection, model)
     resting = {one.assertion for one in suspensions(connection, model) if one.until_us > now_us}
     awake = [row for row in rows if row.name not in resting]
@@ -102,14 +100,12 @@ def read_sight(
 
 
 def _judges(connection: Connection, model: str) -> list[Row[Any]]:
-    """Active assertions and live tests whose flags may open an incident."""
     own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.level != "info"
     columns = (_ASSERTION.c[name] for name in ("name", "revision", "kind", "level", "judged_us"))
     return list(connection.execute(select(*columns).where(*own).order_by(_ASSERTION.c.name)))
 
 
 def _entities(connection: Connection, model: str, now_us: int) -> tuple[float, dict[str, float]]:
-    """Entities of each minute of the last day, and those with flags by assertion."""
     since_us, until_us = now_us - DAY_US + 1, now_us + 1
     records = RECORDS.query(model, sums=("entities",), since_us=since_us, until_us=until_us)
     flags = FLAGS.query(

@@ -17,11 +17,9 @@ _TITLES = {
     ("labelled", "share"): "Labels arrived",
 }
 LEAST_WIDTH = 3.0
-"""Of a shaded stretch, that it is seen."""
 
 
 def incident_charts(view: IncidentView) -> list[SeriesChart]:
-    """Charts of the stream; empty where nothing is counted."""
     report = view.chart
     if report is None:
         return []

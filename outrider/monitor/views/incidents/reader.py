@@ -21,7 +21,7 @@ from outrider.monitor.views.series.counts import SeriesCut, first_minute
 
 MOST_RECORDS = 5
 LEAST_BEFORE_US = 600_000_000
-"""Time before an onset that a chart shows, whatever was counted."""
+"""Time before an onset that a chart shows at least."""
 MOST_CHART_US = 14 * 24 * HOUR_US
 MOST_INCIDENTS, MOST_BESIDE = 1_000, 6
 _MEASURES: Mapping[str, str] = {
@@ -34,21 +34,8 @@ _ASSERTION = table_of(AssertionRow)
 
 @dataclass(frozen=True, slots=True)
 class CauseLine:
-    """One cause of an incident.
-
-    Attributes
-    ----------
-    names
-        Of assertion, column, statistic, version and slice, as far as it has them.
-    before, now
-        Share, or another figure, before the onset and since; None where unknown.
-    ends
-        Interval of each, or None.
-    seen
-        What each is of; None where unknown.
-    text
-        Sentence, or what else it says.
-    """
+    """One cause of an incident: shares or other figures before and now, with intervals in ``ends`` and
+    observations in ``seen``, None where unknown."""
 
     names: Mapping[str, str]
     before: float | None
@@ -61,24 +48,9 @@ class CauseLine:
 
 @dataclass(frozen=True, slots=True)
 class IncidentView:
-    """Everything that the page of an incident shows.
+    """Everything on the page of an incident.
 
-    Attributes
-    ----------
-    chart
-        Series around the onset; None where nothing is counted.
-    onset_us
-        First and last time of the onset.
-    whole
-        Figures before and when it opened, of the incident itself.
-    records, gone
-        Records that show it, and ids of those that are not stored any more.
-    beside
-        Other incidents whose onset lies within an hour, nearest first.
-    former
-        Version that the champion replaced; None where there is none.
-    has_page
-        True where it is about an assertion or a live test that judges.
+    ``beside`` are incidents with an onset within an hour; ``former`` is the replaced champion.
     """
 
     row: IncidentRow
@@ -97,13 +69,6 @@ class IncidentView:
 
 
 def read_incident(engine: Engine, incident: str, *, now_us: int) -> IncidentView:
-    """Read the page of an incident of any kind.
-
-    Raises
-    ------
-    NotFound
-        If there is none of that id.
-    """
     with engine.connect() as connection:
         row = read_stored(connection, incident, now_us=now_us)
         chart = _chart(connection, row, now_us)
@@ -130,7 +95,6 @@ def read_incident(engine: Engine, incident: str, *, now_us: int) -> IncidentView
 
 
 def onset_of(row: IncidentRow) -> tuple[int, int] | None:
-    """First and last time of an incident's onset; None without one."""
     onset = row.details.get("onset")
     if not isinstance(onset, Mapping):
         return None
@@ -139,7 +103,7 @@ def onset_of(row: IncidentRow) -> tuple[int, int] | None:
 
 
 def _beside(connection: Connection, row: IncidentRow, now_us: int) -> list[IncidentRow]:
-    """Other incidents of the model that began about the same time: one cause may be behind all."""
+    """Other incidents of the model that began about the same time, perhaps of one cause."""
     if not row.model:
         return []
     first, last = onset_of(row) or (row.opened_us, row.opened_us)
@@ -196,7 +160,7 @@ def _ends(side: Mapping[str, Any]) -> tuple[float, float] | None:
 
 
 def _chart(connection: Connection, row: IncidentRow, now_us: int) -> SeriesReport | None:
-    """Series of the stream from well before the onset to now, or to after the end."""
+    """Series of the stream from well before the onset to now, or past the end."""
     if not row.model:
         return None
     onset = onset_of(row) or (row.opened_us, row.opened_us)
@@ -224,6 +188,5 @@ def _is_active(connection: Connection, row: IncidentRow) -> bool:
 
 
 def _history(row: IncidentRow) -> Iterator[IncidentStep]:
-    """Steps of an incident, oldest first."""
     yield {"at": utc_text(row.opened_us), "what": "opened", "by": "", "why": row.level, "until": None}
     yield from row.details.get("history") or ()

@@ -93,12 +93,11 @@ _TOLD = frozenset({
     "history", "sentence", "ended_by", "version", "subject_page", "stream", "also", "confused", "silent",
     "severity", "reads", "share",
 })  # fmt: skip
-"""Details that have a place of their own on the page; the others are listed as they are."""
+"""Details with a place of their own on the page."""
 
 
 @page("/incidents", scope="read")
 def find_page(service: Service, model: str = "", kind: str = "", assertion: str = "") -> Response:
-    """Redirect an alert to the oldest of its standing incidents."""
     with service.engine.connect() as connection:
         current = stored_incidents.list_incidents(
             connection, now_us=now_us(), model=model or None, status="current", limit=MOST_FOUND
@@ -115,7 +114,6 @@ def find_page(service: Service, model: str = "", kind: str = "", assertion: str 
 
 @page("/incidents/{incident}", scope="read")
 def show_page(service: Service, request: Request, incident: str) -> Response:
-    """Page of one incident."""
     try:
         view = read_incident(service.engine, incident, now_us=now_us())
     except NotFound as error:
@@ -140,7 +138,6 @@ def show_page(service: Service, request: Request, incident: str) -> Response:
 
 @form("POST /incidents/{incident}", scope="review")
 def incident_form(service: Service, request: Request, incident: str, form: Fields) -> Response:
-    """Acknowledge, mute or resolve an incident."""
     action, note = form.get("action", ""), form.get("note", "").strip()[:NOTE_LETTERS]
     act(
         service.engine,

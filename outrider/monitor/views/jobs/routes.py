@@ -76,12 +76,10 @@ def _changed(engine: Engine, change: Callable[[Connection], JobRow]) -> dict[str
 
 
 TIME_DIGITS = 18
-"""Of microseconds that the database can hold."""
 
 
 @page("/m/{model}/retrains", scope="read")
 def retrains_page(service: Service, request: Request, model: str, before: str = "") -> Response:
-    """Stories of retrainings and verdicts, and the line of champions."""
     before_us = int(before) if before.isdecimal() and len(before) <= TIME_DIGITS else None
     told, older = stories.list_stories(service.engine, model, before_us=before_us)
     context = {
@@ -98,7 +96,6 @@ def retrains_page(service: Service, request: Request, model: str, before: str = 
 
 @form("POST /m/{model}/jobs", scope="promote")
 def job_form(service: Service, request: Request, model: str, form: Fields) -> Response:
-    """Cancel an open job of the model, or retry a failed one."""
     action, job = form.get("action", ""), form.get("job", "")
     if action not in ("cancel", "retry"):
         detail = f"cancel or retry expected, got {action[:20]!r}"

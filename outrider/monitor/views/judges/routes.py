@@ -69,7 +69,6 @@ OUTCOMES = BY_NAME["outrider_judge_questions_total"].enums["outcome"]
 
 
 def judge_view(engine: Engine, settings: Settings, model: str, name: str, judge: JudgeSettings) -> JudgeFacts:
-    """Judge as JSON, with its running version's figures under ``agreement``."""
     digest = judge_digest(settings, judge)
     field, label = judge.compared
     with engine.connect() as connection:

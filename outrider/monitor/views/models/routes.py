@@ -144,13 +144,11 @@ def _version(connection: Connection, model: str, version: str) -> models.Model:
 
 
 def model_facts(found: models.Model) -> dict[str, Any]:
-    """Facts of a version for an answer."""
     return MODEL.body(found, has_weights=found.weights is not None, source=json.loads(found.source))
 
 
 @page("/m/{model}/lineage", scope="read")
 def lineage_page(service: Service, request: Request, model: str, start: str = "") -> Response:
-    """Page of the champion's ancestors, or another node's."""
     context = {
         "root": improvement.read_lineage(service.engine, model, start=start or None),
         "start": start,
@@ -160,7 +158,6 @@ def lineage_page(service: Service, request: Request, model: str, start: str = ""
 
 @form("POST /m/{model}/rollback", scope="promote")
 def rollback_form(service: Service, request: Request, model: str, form: Fields) -> Response:
-    """Make the version that the champion replaced champion again."""
     reason, by = form.get("reason", "")[:NOTE_LETTERS], visitor_of(request).name
     to = form.get("to") or None  # the one that the page named, whoever was faster
     roll_back(service.engine, model, to=to, reason=reason, by=by, targets=targets_of(service.settings))
@@ -185,9 +182,9 @@ def get_watch(service: Service, model: str, limit: Annotated[int, Query(ge=1, le
 
 
 MOST_LETTERS = 2_000
-"""Of a reason: the history keeps it for good, and pages show it."""
+"""Letters of a reason, which is kept for good."""
 _LOOK_S = 0.1
-"""Between looks for a commit while somebody waits."""
+"""Polling interval while a request waits for a commit."""
 
 CHANGE = FieldsOf(ChangeRow, "ChampionChange", times=True)
 ChampionChange: TypeAlias = Annotated[dict[str, Any], CHANGE]
@@ -236,13 +233,6 @@ class ChampionPointer:
         self._known: dict[str, tuple[int, models.Model]] = {}
 
     async def get(self, model: str) -> models.Model:
-        """The champion, as of the newest commit.
-
-        Raises
-        ------
-        NotFound
-            If there is none.
-        """
         self._commits += self._changes.has_changed()
         commits, found = self._known.get(model, (-1, None))
         if found is None or commits != self._commits:
@@ -352,7 +342,6 @@ def get_history(
 
 
 def _tag(found: models.Model) -> str:
-    """ETag of a champion: which version, and since when."""
     return f'"{found.digest[:16]}-{found.changed_us}"'
 
 

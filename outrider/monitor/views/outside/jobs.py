@@ -39,7 +39,6 @@ from outrider.monitor.views.service import Service
 PARQUET = "application/vnd.apache.parquet"
 OCTETS = "application/octet-stream"
 _PROGRESS_US = 500_000
-"""Between two reports that are kept."""
 _REMEMBERED = 1000
 _LOG_LINES, _LINE = 200, 2_000
 Which = Literal["fresh", "replay"]
@@ -125,7 +124,6 @@ class TakenReport(TypedDict):
 
 
 def _parts(kind: str) -> dict[int | str, dict[str, Any]]:
-    """Answers of a route that sends a file, or the part that a Range header names."""
     whole = binary(kind)
     return {**whole, 206: {**whole[200], "description": "Part of the file"}}
 
@@ -191,8 +189,6 @@ def get_champion_file(service: Service, job: str, name: str, request: Request) -
 
 
 class _Reports:
-    """Times of the last kept reports, by job."""
-
     def __init__(self, _service: Service) -> None:
         self.kept_us: dict[str, int] = {}
 
@@ -242,13 +238,13 @@ def report_failure(service: Service, job: str, body: FailureReport, request: Req
 
 
 def _waiting(request: Request, job: str, connection: Connection) -> JobRow:
-    """Job of a request; the token of another one is refused."""
+    """Job of a request; another job's token is refused."""
     of_job(visitor_of(request), job)
     return jobs.get(connection, job)
 
 
 def champion_files(settings: Settings, objects: LocalObjects, found: Model) -> dict[str, Path]:
-    """Files of a version that somebody may go on from, by name."""
+    """Files of a version that a training may start from, by name."""
     source = loadable_source(settings, found)
     files: dict[str, Path] = {}
     if source.kind == "hf":
@@ -331,10 +327,7 @@ def _parquet(
     objects: LocalObjects,
     version: datasets.Version,
 ) -> Path:
-    """Rows to learn from as a Parquet file of the cache.
-
-    Made once: a cut download goes on with the same bytes.
-    """
+    """Rows to learn from as a cached Parquet file, so that a cut download resumes with the same bytes."""
     folder = settings.data_folder / CACHE
     path = folder / f"{version.digest[:40]}-{version.dataset}-{version.number}.parquet"
     if path.exists():

@@ -42,7 +42,7 @@ from outrider.monitor.settings.upload_section import UploadSettings
 
 _WRITE_BYTES = 1_048_576
 _MOST_CHECKS = 2
-"""Uploads whose content is checked at once: each may take a machine's core and gigabytes."""
+"""Uploads checked at once: each may take a core and gigabytes."""
 
 
 class FileRequest(RequestBody):
@@ -72,8 +72,6 @@ class VersionRequest(RequestBody):
 
 
 class VersionUploads:
-    """Uploads of one service."""
-
     def __init__(self, engine: Engine, settings: Settings, objects: LocalObjects) -> None:
         self._engine, self._settings, self._objects = engine, settings, objects
         self._pieces = Pieces(settings.data_folder)
@@ -81,7 +79,6 @@ class VersionUploads:
         self._checked: set[str] = set()
 
     def begin(self, model: str, body: VersionRequest, visitor: Visitor) -> dict[str, Any]:
-        """Begin an upload, once everything that was announced can be."""
         settings, limits = self._settings, self._settings.limits
         own, job = known_model(settings, model), of_job(visitor, body.job, model=model)
         announced = _announced(body)
@@ -119,12 +116,10 @@ class VersionUploads:
         return self.told(made)
 
     def get(self, upload: str, visitor: Visitor) -> dict[str, Any]:
-        """Upload with its received bytes."""
         with self._engine.connect() as connection:
             return self.told(_upload(connection, upload, visitor))
 
     async def append(self, upload: str, name: str, offset: int, request: Request, visitor: Visitor) -> int:
-        """Append a body to a file; bytes that are there then."""
         found = await asyncio.to_thread(self._open, upload, visitor)
         number, file = _file(found, name)
         bounds = BodyBounds(max(file.bytes - offset, 0), self._settings.limits.ratio, "the announced size")
@@ -137,7 +132,6 @@ class VersionUploads:
         return piece.offset
 
     def complete(self, upload: str, visitor: Visitor) -> dict[str, Any]:
-        """Check everything and register the version; again the same answer."""
         with self._engine.connect() as connection:
             found = _upload(connection, upload, visitor)
             if found.version is not None:
@@ -165,7 +159,6 @@ class VersionUploads:
         return {"model": found.model, "version": version, "job": job}
 
     def drop(self, upload: str, visitor: Visitor) -> None:
-        """Remove an unfinished upload."""
         with write(self._engine) as connection:
             if _upload(connection, upload, visitor).status == "open":
                 store.touch(connection, upload, 0)
@@ -173,7 +166,6 @@ class VersionUploads:
         self._pieces.drop(upload)
 
     def told(self, found: UploadRow) -> dict[str, Any]:
-        """Upload for an answer."""
         here, is_done = f"/v1/uploads/{found.id}", found.status == "done"
         files = [
             {
@@ -197,7 +189,7 @@ class VersionUploads:
         }
 
     def _check_room(self, connection: Connection, visitor: Visitor, announced: Announced) -> None:
-        """Refuse an upload for which the disk, or the share of its sender, has no room."""
+        """Refuse an upload for which the disk, or its sender's share, has no room."""
         is_token, most = visitor.token is not None, self._settings.limits.uploads
         rows = store.list_open(connection)
         mine = [row for row in rows if (row.token, row.begun_by) == (is_token, visitor.name)]
@@ -228,7 +220,7 @@ class VersionUploads:
 
     @contextmanager
     def _checking(self, upload: str) -> Iterator[None]:
-        """Turn of an upload's check; 429 while it is checked already, or too many others are."""
+        """Turn of an upload's check; 429 while it is checked, or too many are."""
         with self._lock:
             if upload in self._checked or len(self._checked) >= _MOST_CHECKS:
                 detail = f"{len(self._checked)} uploads are being checked: send this again in a moment"
@@ -253,7 +245,7 @@ def _announced(body: VersionRequest) -> Announced:
 
 
 def _upload(connection: Connection, id_: str, visitor: Visitor) -> UploadRow:
-    """Upload that a visitor may go on with: a token with that of its job, a key with those of its models."""
+    """Upload that a visitor may continue: with its job's token, or a key of its model."""
     found = store.get(connection, id_)
     of_job(visitor, found.job if found.token else "", model=found.model)
     return found
@@ -306,7 +298,7 @@ def _check_disk(settings: Settings, more: int = 0) -> None:
 
 
 def _check_address(url: str, allowed: UploadSettings, model: str) -> None:
-    """Refuse an address that the configuration does not allow; no request is sent."""
+    """Refuse an address that the configuration does not allow; sends no request."""
     try:
         _, place = origin_of(url)
     except ValueError as error:

@@ -19,10 +19,8 @@ LiveTestFacts: TypeAlias = Annotated[
 
 
 def assertion_json(row: AssertionView) -> dict[str, Any]:
-    """Assertion as JSON."""
     return asdict(row) | {"precision": rate_json(row.precision)}
 
 
 def live_json(test: LiveTestView) -> dict[str, Any]:
-    """Outcomes of a live test as JSON."""
     return asdict(test) | {"failure": rate_json(test.failure)}

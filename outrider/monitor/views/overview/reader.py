@@ -45,9 +45,7 @@ class AssertionView(AssertionFacts):
     """Assertion or live test with fire rate and precision."""
 
     flags: Mapping[str, int]
-    """Per slot."""
     per_1000: Mapping[str, float]
-    """Flags per 1,000 judged records, per slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,6 @@ class LiveTestView:
 
     @property
     def failure(self) -> Rate:
-        """Failures among the questions that were asked and applied."""
         return Rate(self.failed, self.failed + self.passed)
 
 
@@ -82,9 +79,9 @@ class VersionView:
     flags: int
     lag_blocks: int | None
     left_out: str = ""
-    """Reason for a disabled shadow; empty for an enabled one."""
+    """Reason of a disabled shadow; empty for an enabled one."""
     owing: str = ""
-    """Reason that it has not answered, and is asked again; empty for one that answers."""
+    """Reason of an owed answer; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,43 +104,33 @@ class Overview:
     conflicts: int
     flags: int
     flagged: int
-    """Records with at least one flag."""
     labels: int
     labels_are_all: bool
-    """False when there are more labels than are looked at."""
     assertions: tuple[AssertionView, ...]
     live_tests: tuple[LiveTestView, ...]
     versions: tuple[VersionView, ...]
     accuracy: Mapping[str, Mapping[str, Rate]]
-    """Slice to judged version to accuracy on labelled records; slice '' is all of them.
-
-    Slices with the most come first, of versions the one with the newest."""
+    """Accuracy on labelled records by slice ('' is all) and judged version; largest slices and newest
+    versions first."""
     accuracy_of_all: Rate
     no_accuracy: str
-    """Why there are labels and no accuracy; empty otherwise."""
     """Of all versions together."""
     slices: tuple[str, ...]
     last_record_us: int | None
-    """Minute of receipt of the newest judged record; None without any."""
     dead_letters: tuple[DeadLetterView, ...]
     freshness: ObjectiveStanding
-    """How old records are at their verdict."""
     profile: ColumnsView
-    """Columns of the champion's slot in the newest hour."""
     now_us: int = 0
 
     def accuracy_beside(self, champion: str | None) -> tuple[str | None, Rate]:
-        """Version and accuracy to show beside the champion.
-
-        The champion's own where it has labels, else that of the last version that has any.
-        """
+        """Version and accuracy beside the champion: its own, or that of the last labelled version."""
         by_version = self.accuracy.get("", {})
         named = champion if champion in by_version else next(iter(by_version), None)
         return named, Rate(0, 0) if named is None else by_version[named]
 
     @property
     def is_busy(self) -> bool:
-        """True where records were judged within the last minute. Shedding then is shedding now."""
+        """True where records were judged within the last minute."""
         latest = self.freshness.latest
         return latest is not None and self.now_us - latest.at_us < 60_000_000
 
@@ -156,7 +143,6 @@ def read_overview(
     last_seq: int | None = None,
     rule: SuspensionRule = DEFAULT_RULE,
 ) -> Overview:
-    """Model's first page; ``last_seq`` is the journal's newest work."""
     with engine.connect() as connection:
         counts = counts_by_slot(connection, model)
         labelled = labelled_records(connection, model)
@@ -188,7 +174,6 @@ def read_overview(
 def list_assertions(
     engine: Engine, model: str, *, now_us: int, rule: SuspensionRule = DEFAULT_RULE
 ) -> tuple[AssertionView, ...]:
-    """The model's active assertions and live tests, with rates and precision."""
     with engine.connect() as connection:
         labelled = labelled_records(connection, model).judged
         return _assertions(connection, model, counts_by_slot(connection, model), labelled, now_us, rule)
@@ -236,7 +221,6 @@ def _assertions(
 
 
 def _live_tests(counts: Mapping[str, Mapping[str, int]]) -> tuple[LiveTestView, ...]:
-    """From the counters ``live:<test>:<status>``."""
     tests: dict[tuple[str, str], dict[str, int]] = {}
     for slot, names in counts.items():
         for name, value in names.items():
@@ -311,7 +295,6 @@ def _right(labelled: Sequence[LabelledRecord]) -> Rate:
 
 
 def _slices(connection: Connection, model: str) -> tuple[str, ...]:
-    """Largest slices of the newest day, by name."""
     since_us = (RECORDS.last(connection, model) or 0) - DAY_US
     record_count = RECORDS.table
     query = RECORDS.query(model, "slice", since_us=since_us).where(record_count.c.slice != "")

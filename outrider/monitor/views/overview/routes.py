@@ -48,7 +48,6 @@ class Overviews(TypedDict):
 
 @page("/m/{model}", scope="read")
 def overview_page(service: Service, request: Request, model: str) -> Response:
-    """Rates, series, health."""
     last = service.blocks.last_work_seq()
     view = read_overview(service.engine, model, now_us=now_us(), last_seq=last, rule=service.rule)
     with service.engine.connect() as connection:

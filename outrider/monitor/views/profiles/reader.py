@@ -70,8 +70,6 @@ class ProfileReport(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class ColumnsView:
-    """Columns of the champion in the newest hour with records."""
-
     columns: tuple[ColumnSummary, ...] = ()
     since_us: int = 0
     until_us: int = 0
@@ -80,7 +78,6 @@ class ColumnsView:
 
 
 def read_columns(connection: Connection, model: str) -> ColumnsView:
-    """Columns of the champion over the newest hour of profiles."""
     slots = slots_of(None)
     wanted = newest_range(connection, model, slots=slots, span_us=HOUR_US)
     found = read_profile(connection, model, wanted)
@@ -91,20 +88,15 @@ def read_columns(connection: Connection, model: str) -> ColumnsView:
 
 
 def slots_of(slot: str | None) -> tuple[str, ...]:
-    """Slots with the profiles of one.
-
-    The champion's late records are profiled apart.
-    """
+    """Slots with the profiles of one; the champion's late records are profiled apart."""
     return (CHAMPION, BACKFILL) if slot in (None, CHAMPION) else (str(slot),)
 
 
 def stored_report(connection: Connection, model: str, wanted: ProfileRange) -> ProfileReport:
-    """Profile of stored windows as JSON; empty where there are none."""
     return report_of(read_profile(connection, model, wanted))
 
 
 def report_of(found: FoundProfile | None) -> ProfileReport:
-    """Report of a found profile; empty without one."""
     if found is None:
         return {
             "records": 0, "weight": 0.0, "since_us": None, "until_us": None, "versions": [], "slices": [],
@@ -124,12 +116,10 @@ def report_of(found: FoundProfile | None) -> ProfileReport:
 
 
 def column_reports(profile: Profile) -> list[ColumnReport]:
-    """Figures of every column as JSON."""
     return [column_report(one) for one in summaries(profile)]
 
 
 def column_report(one: ColumnSummary) -> ColumnReport:
-    """Figures of a column as JSON."""
     names = [f"{rank:g}" for rank in RANKS]
     return {
         "name": one.name,

@@ -33,7 +33,6 @@ from outrider.monitor.views.service import Service
 
 MOST_RECORDS = 20_000
 MOST_BYTES = 64_000_000
-"""Of stored blocks that proposals are learned from at most."""
 LIMIT_S = 120.0
 TAKEN_UP = "the service checks it and takes it up within seconds; the page says so if it cannot"
 RESTART = "the worker takes it up when it starts next: `outrider reload`"
@@ -42,22 +41,17 @@ Status = Literal["none", "learning", "done", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """State of the proposals of one model."""
-
     status: Status
     detail: str
-    """Why learning failed; empty otherwise."""
     found: Learned | None
     states: dict[str, State]
     file: Path | None
-    """Where accepted proposals go; None where the configuration names no file for them."""
+    """File of accepted proposals; None where the configuration names none."""
     advice: str
-    """What to add to the configuration; empty where there is a file."""
+    """Lines to add to the configuration; empty where there is a file."""
 
 
 class Learner:
-    """Learner of proposals, one model at a time; keeps accepted ones."""
-
     def __init__(self, settings: Settings, *, limit_s: float = LIMIT_S) -> None:
         self._settings = settings
         self._limit_s = limit_s
@@ -66,13 +60,8 @@ class Learner:
         self._failed: dict[str, str] = {}
 
     def start(self, model: str) -> None:
-        """Learn from the newest records of a model; returns at once.
-
-        Raises
-        ------
-        ProblemError
-            If learning is under way already.
-        """
+        """Learn from the newest records of a model; returns at once, ProblemError while another
+        learning runs."""
         with self._lock:
             if self._running is not None:
                 raise ProblemError(problem(409, f"learning from {self._running} is under way: wait for it"))
@@ -81,13 +70,6 @@ class Learner:
         threading.Thread(target=self._learn, args=(model,), name="learning", daemon=True).start()
 
     def read(self, model: str, active: Mapping[str, str]) -> Learning:
-        """Read the learned proposals of a model, and their states.
-
-        Parameters
-        ----------
-        active
-            Revision of each assertion and live test that judges now.
-        """
         with self._lock:
             is_running, failed = self._running == model, self._failed.get(model, "")
         try:
@@ -113,23 +95,9 @@ class Learner:
         *,
         learned_us: int | None = None,
     ) -> tuple[Path, bool, str]:
-        """Write proposals, None for all with free names, into the model's file.
-
-        Parameters
-        ----------
-        learned_us
-            When the proposals that a person saw were learned; None takes those of now.
-
-        Returns
-        -------
-        tuple
-            The file, whether that changed it, and when it is taken up.
-
-        Raises
-        ------
-        ProblemError
-            If there is no such proposal, no file for it, its name is taken, or others were learned since.
-        """
+        """Write proposals (None: all with free names) into the model's file; ``learned_us`` is
+        when those that a person saw were learned. Returns the file, whether it changed, and when
+        it takes effect."""
         now = self.read(model, active)
         if now.found is not None and learned_us not in (None, now.found.learned_us):
             raise ProblemError(problem(409, "newer proposals exist: review them, then accept again"))
@@ -164,7 +132,7 @@ class Learner:
                     self._failed[model] = failed
 
     def _ask(self, model: str) -> str:
-        """Run the process; why it failed, or nothing."""
+        """Run the process; returns why it failed, or nothing."""
         arguments = ["--model", model, "--journal", str(self._settings.journal_path)]
         arguments += ["--to", str(learned_path(self._settings.data_folder, model))]
         try:
@@ -176,12 +144,10 @@ class Learner:
 
 
 def learner_of(service: Service) -> Learner:
-    """Learner of a service."""
     return Learner(service.settings)
 
 
 def learned_file(settings: Settings, model: str) -> Path | None:
-    """Configured assertion file, named ``learned…``, for learned assertions."""
     found = settings.models.get(model)
     named = [file for file in found.assertions if Path(file).name.startswith("learned")] if found else []
     return settings.path(named[-1]) if named else None
@@ -199,7 +165,6 @@ def _advice(settings: Settings, model: str) -> str:
 
 
 def main() -> None:
-    """Entry point of the process."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.views.proposals.reader")
     parser.add_argument("--journal", type=Path, required=True)
     parser.add_argument("--model", required=True)

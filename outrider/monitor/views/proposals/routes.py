@@ -119,7 +119,6 @@ def _body(service: Service, model: str) -> Proposals:
 
 @page("/m/{model}/proposals", scope="read")
 def proposals_page(service: Service, request: Request, model: str) -> Response:
-    """Assertions that stored traffic speaks for."""
     now = service.one(learner_of).read(model, active_revisions(service.engine, model))
     context = {
         "l": now,
@@ -134,14 +133,12 @@ def proposals_page(service: Service, request: Request, model: str) -> Response:
 
 @form("POST /m/{model}/proposals/learn", scope="promote")
 def learn_form(service: Service, model: str, form: Fields) -> Response:
-    """Learn from the newest stored records."""
     _learning(service, model).start(model)
     return back(form)
 
 
 @form("POST /m/{model}/proposals/accept", scope="promote")
 def accept_form(service: Service, model: str, form: Fields) -> Response:
-    """Write one proposal, or all, into the model's file of learned assertions."""
     names = [form["name"]] if "name" in form else None
     seen = form.get("learned", "")
     active = active_revisions(service.engine, model)

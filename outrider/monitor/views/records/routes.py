@@ -61,7 +61,6 @@ RecordFacts: TypeAlias = Annotated[
 
 @page("/m/{model}/records/{record_id:path}", scope="read")
 def record_page(service: Service, request: Request, model: str, record_id: str) -> Response:
-    """Page of one record."""
     view = queries.read_record(service.engine, model, record_id)
     if view is None and (why := queries.why_gone(service.engine, model, record_id)):
         return service.frame.message(
@@ -103,7 +102,6 @@ def record_page(service: Service, request: Request, model: str, record_id: str) 
 
 @page("/m/{model}/images/records/{column}/{record_id:path}", scope="read")
 def record_image_page(service: Service, model: str, column: str, record_id: str) -> Response:
-    """PNG of a record's tensor column, or its encoded image."""
     view = queries.read_record(service.engine, model, record_id)
     batch = service.blocks.batch(view.seq) if view else None
     if batch is None or view is None:
@@ -114,7 +112,6 @@ def record_image_page(service: Service, model: str, column: str, record_id: str)
 
 
 def _neighbours(service: Service, view: queries.RecordView) -> list[tuple[str, str, str, bool]]:
-    """Pictures around a record: of its entity when it has one, else of the stream."""
     batch = service.blocks.batch(view.seq)
     if batch is None:
         return []
@@ -137,7 +134,6 @@ def _neighbours(service: Service, view: queries.RecordView) -> list[tuple[str, s
 
 @form("POST /m/{model}/labels", scope="label")
 def label_form(service: Service, model: str, form: Fields) -> Response:
-    """Take a label or its withdrawal, and lead back to the record."""
     record_id = form.get("record", "")
     if service.labels is None or model not in service.frame.configured:
         raise ProblemError(problem(404, f"there is no model {model!r} under watch", field="model"))

@@ -30,7 +30,7 @@ from .span import SeriesSpan, Versus, span_of
 MEASURES_OF_SERIES = ("records", "flags", *KINDS)
 MOST_EVENTS = 200
 QUIET_US = 300_000_000
-"""A model without records for longer than this is told to be quiet."""
+"""Time without records after which a model is quiet."""
 
 
 class FigureFacts(TypedDict):
@@ -118,18 +118,7 @@ def series_json(
     *,
     measures: Sequence[str] = MEASURES_OF_SERIES,
 ) -> SeriesReport:
-    """Counts and measures of a model over time.
-
-    Parameters
-    ----------
-    measures
-        Of :data:`MEASURES_OF_SERIES`, or ``flagged``: entities that the named assertion flags.
-
-    Raises
-    ------
-    ValueError
-        If range, step or comparison do not fit; the message begins with the parameter's name.
-    """
+    """Counts and measures of a model over time. A ValueError's message begins with the parameter's name."""
     ages = _ages(measures)
     span = _span(connection, wanted.model, asked, ages)
     compared = _versus(span, asked, ages)
@@ -140,13 +129,6 @@ def series_json(
 
 
 def performance_json(connection: Connection, wanted: SeriesCut, asked: SeriesRequest) -> SeriesReport:
-    """Performance of a model over time, and the share of its labels.
-
-    Raises
-    ------
-    ValueError
-        As in :func:`series_json`.
-    """
     ages = (RECORDS, OUTCOMES)
     span = _span(connection, wanted.model, asked, ages)
     wanted, left_out = with_largest_slices(connection, wanted, span)
@@ -164,15 +146,8 @@ def performance_json(connection: Connection, wanted: SeriesCut, asked: SeriesReq
 def groups_json(
     connection: Connection, wanted: GroupCut, asked: SeriesRequest
 ) -> tuple[CountedGroups, SeriesReport]:
-    """Rates of groups and their gaps, in all and over time.
-
-    Raises
-    ------
-    KeyError
-        If nothing was ever counted by this attribute.
-    ValueError
-        As in :func:`series_json`; or if ``positive`` is no class of the records in the range.
-    """
+    """Rates of groups and their gaps, in all and over time; KeyError for an attribute never counted,
+    ValueError as in :func:`series_json`."""
     ages = (RECORDS, GROUPS)
     span = _span(connection, wanted.model, asked, ages)
     compared = _versus(span, asked, ages)
@@ -183,7 +158,6 @@ def groups_json(
 
 
 def _ages(measures: Sequence[str]) -> tuple[Cube, ...]:
-    """Tables that measures are read from."""
     fine = any(name in KINDS for name in measures)
     return (RECORDS, FLAGS, MEASURES) if fine else (RECORDS, FLAGS)
 
@@ -200,7 +174,6 @@ def _span(connection: Connection, model: str, asked: SeriesRequest, ages: Sequen
 
 
 def _versus(span: SeriesSpan, asked: SeriesRequest, ages: Sequence[Cube]) -> SeriesSpan | None:
-    """Range to compare with; None where nobody asked."""
     if asked.versus is None:
         return None
     before = span.before(asked.versus)

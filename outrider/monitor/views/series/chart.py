@@ -20,19 +20,8 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """Line of one judged version, or of one group.
-
-    Attributes
-    ----------
-    name
-        ``version 3``, or the group.
-    shade
-        Number of its colour.
-    lines, bands, before
-        Points of its unbroken parts, of their intervals, and of the time that it is compared with.
-    text, before_text
-        Figure of the whole range with its interval, and of before; empty without any.
-    """
+    """Line of one judged version or group, in colour ``shade``: points of unbroken parts, intervals,
+    and the compared time."""
 
     name: str
     shade: int
@@ -45,19 +34,7 @@ class ChartLine:
 
 @dataclass(frozen=True, slots=True)
 class SeriesChart:
-    """Chart of one figure of all judged versions.
-
-    Attributes
-    ----------
-    title, unit
-        What it is of.
-    low, high
-        Ends of its scale, as texts.
-    marks
-        Place and sentence of each event.
-    shaded
-        Place, width and sentence of a stretch of time; None for none.
-    """
+    """Chart of one figure of all judged versions; ``marks`` are place and sentence of events."""
 
     title: str
     unit: str
@@ -69,10 +46,7 @@ class SeriesChart:
 
 
 def version_shades(reports: Iterable[SeriesReport]) -> dict[str, int]:
-    """Colours of the versions with lines.
-
-    Those with the most records of the newest step, then of all.
-    """
+    """Colours of the versions with lines: those with the most records of the newest step, then of all."""
     records: dict[str, tuple[int, int]] = {}
     for row in chain.from_iterable(report["series"] for report in reports):
         own = row["records"][-1], row["whole"]["records"]
@@ -84,10 +58,7 @@ def version_shades(reports: Iterable[SeriesReport]) -> dict[str, int]:
 def series_charts(
     report: SeriesReport, titles: Mapping[tuple[str, str], str], shades: Mapping[str, int]
 ) -> list[SeriesChart]:
-    """Charts of the series that have a title, one per name.
-
-    Versions of ``shades`` have lines.
-    """
+    """Charts of the series that have a title, one per name; versions of ``shades`` have lines."""
     groups: dict[tuple[str, str, str], list[SeriesFacts]] = {}
     for row in report["series"]:
         if (row["measure"], row["statistic"]) in titles and row["version"] in shades:
@@ -106,10 +77,8 @@ def series_charts(
 
 
 def group_charts(report: SeriesReport, version: str, titles: Mapping[str, str]) -> list[SeriesChart]:
-    """Charts of one version's rates, a line per group.
-
-    Of many groups those with the most records have lines, and the same colour in every chart.
-    """
+    """Charts of one version's rates, a line for each of the largest groups, in the same colours
+    everywhere."""
     rows = [row for row in report["series"] if row["version"] == version]
     known = {row["name"]: row["whole"]["records"] for row in rows if row["statistic"] == "selection_rate"}
     most = sorted(sorted(known, key=lambda name: -known[name])[:MOST_LINES])
@@ -159,7 +128,7 @@ def _line(name: str, row: SeriesFacts, shade: int, bounds: Bounds) -> ChartLine:
 
 
 def _bounds(rows: Sequence[SeriesFacts], *, is_zoomed: bool) -> Bounds:
-    """Ends of the scale: of values, as intervals of few records are as wide as the figure may be."""
+    """Ends of the scale by values: intervals of few records are as wide as the figure may be."""
     sides: list[FigureColumns] = [side for row in rows for side in (row, row["versus"]) if side is not None]
     values = [one for side in sides for one in side["value"] if one is not None]
     low, high = min(values, default=0.0), max(values, default=1.0)
@@ -171,7 +140,7 @@ def _bounds(rows: Sequence[SeriesFacts], *, is_zoomed: bool) -> Bounds:
 
 
 def _parts(values: Sequence[float | None], bounds: Bounds) -> list[str]:
-    """Points of each run of known values; a lone one is a line of no length, which is drawn as a dot."""
+    """Points of each run of known values; a lone one is a line of no length, drawn as a dot."""
     found: list[list[str]] = [[]]
     for at, value in enumerate(values):
         if value is None:
@@ -196,7 +165,6 @@ def _bands(row: FigureColumns, bounds: Bounds) -> list[str]:
 
 
 def place_in(report: SeriesReport, at_us: int) -> float:
-    """Place of a time in a chart, 0 to ``WIDTH``."""
     since, until = (datetime.fromisoformat(report[end]).timestamp() for end in ("since", "until"))
     return round(WIDTH * (at_us / 1e6 - since) / (until - since), 1)
 

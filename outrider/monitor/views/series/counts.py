@@ -17,33 +17,24 @@ from .span import SeriesSpan
 
 CHAMPION = "champion"
 MOST_SLICES = 12
-"""Slices that have series of their own at once; others are asked for by name."""
+"""Slices with series of their own at once."""
 _FLAG, _ASSERTION = FLAGS.table, table_of(AssertionRow)
 VersionSlice = tuple[str, str | None]
-"""Version, and slice or None for all."""
 Steps = dict[int, int]
-"""Number by step."""
 Counted = Literal["records", "entities"]
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesCut:
-    """Model and the cut of its counts."""
-
     model: str
     version: str | None = None
-    """Series of this judged version alone."""
     slice: str | None = None
-    """Records of this slice alone; ``""`` are those without one."""
     by_slice: bool = False
     name: str | None = None
-    """Assertion, live test or challenger."""
     slices: tuple[str, ...] | None = None
-    """Slices that have series of their own; None for all."""
 
     @property
     def is_by_slice(self) -> bool:
-        """True where each slice has a series of its own."""
         return self.by_slice and self.slice is None
 
     def query(
@@ -54,7 +45,6 @@ class SeriesCut:
         sums: Sequence[str] = (),
         of: Mapping[str, Any] | None = None,
     ) -> Select[*tuple[Any, ...]]:
-        """Sums of a cube's cells in a range."""
         part = self.slices if self.is_by_slice else self.slice
         cut = {"version": self.version, "slice": part, **(of or {})}
         since_us, until_us = span.since_us, span.until_us
@@ -68,40 +58,30 @@ class SeriesCut:
         sums: Sequence[str],
         of: Mapping[str, Any] | None = None,
     ) -> Select[*tuple[Any, ...]]:
-        """Sums of a cube's cells by version, part and step."""
         part = self.part(cube.table).label("part")
         return self.query(cube, span, "version", part, step_of(cube.table, span), *by, sums=sums, of=of)
 
     def part(self, table: Any) -> Any:
-        """Column of the slice, null where all are put together."""
         if self.slice is not None:
             return literal(self.slice)
         return table.c.slice if self.by_slice else literal(None)
 
 
 def step_of(table: Any, span: SeriesSpan) -> Any:
-    """Number of a minute's step."""
     return ((table.c.minute_us - span.since_us) // span.step_us).label("step")
 
 
 def first_minute(connection: Connection, model: str) -> int | None:
-    """Minute of a model's first counted records; None without any."""
     return RECORDS.first(connection, model)
 
 
 def last_minute(connection: Connection, model: str, *, now_us: int) -> int | None:
-    """Minute of a model's newest counted records, or None.
-
-    Later ones are of a clock that was set back since.
-    """
+    """Minute of a model's newest counted records, or None; later ones are of a clock set back since."""
     return RECORDS.last(connection, model, until_us=now_us)
 
 
 def with_largest_slices(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> tuple[SeriesCut, int]:
-    """The cut with its largest slices, and the number left out.
-
-    By the records of the newest day of the range.
-    """
+    """The cut with its largest slices by the newest day of the range, and the number left out."""
     if not wanted.is_by_slice:
         return wanted, 0
     cells = RECORDS.table.c
@@ -118,14 +98,12 @@ def with_largest_slices(connection: Connection, wanted: SeriesCut, span: SeriesS
 def record_steps(
     connection: Connection, wanted: SeriesCut, span: SeriesSpan, *, counted: Counted = "records"
 ) -> dict[VersionSlice, Steps]:
-    """Records, or entities, of the champion's slot by version, slice and step."""
     counts = _by_minute(RECORDS, wanted, span, sums=(counted,)).subquery()
     keys = counts.c.version, wanted.part(counts).label("part"), step_of(counts, span)
     return _by_part(connection, select(*keys, func.sum(counts.c[counted])).group_by(*keys))
 
 
 def record_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> list[SeriesRow]:
-    """Records over time, one series per judged version."""
     return [
         SeriesRow(
             SeriesKey("records", "count", "records", "", version, part),
@@ -137,10 +115,7 @@ def record_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -
 
 
 def flag_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> list[SeriesRow]:
-    """Share of flagged records over time, per assertion and judged version.
-
-    Of challengers too: of the records that their slots judged.
-    """
+    """Share of flagged records over time, per assertion and judged version, challengers included."""
     names = _assertions(connection, wanted)
     if not names:
         return []
@@ -165,15 +140,7 @@ def flag_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> 
 
 
 def flagged_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> list[SeriesRow]:
-    """Share of entities that one assertion flags.
-
-    Each counts once a minute, as in alarms.
-
-    Parameters
-    ----------
-    wanted
-        With the assertion's name.
-    """
+    """Share of entities that one assertion flags, each once a minute, as in alarms."""
     own = flags_of(wanted.name or "")
     flagged = _by_part(connection, wanted.steps(FLAGS, span, sums=("entities",), of=own))
     seen = record_steps(connection, wanted, span, counted="entities")
@@ -217,13 +184,7 @@ def _by_minute(
     sums: Sequence[str],
     of: Mapping[str, Any] | None = None,
 ) -> Select[*tuple[Any, ...]]:
-    """Counts by minute in the order of a table's key: summed as they are read, without a sort.
-
-    Parameters
-    ----------
-    before
-        Columns of the key between model and minute.
-    """
+    """Counts by minute in the order of a table's key, summed without a sort."""
     by = *before, "minute_us", "version", *(["slice"] if wanted.is_by_slice else [])
     return wanted.query(cube, span, *by, sums=sums, of=of)
 
@@ -236,7 +197,7 @@ def _by_part(connection: Connection, query: Select[*tuple[Any, ...]]) -> dict[Ve
 
 
 def _assertions(connection: Connection, wanted: SeriesCut) -> list[str]:
-    """Assertions that judge now, or the one that is asked for; live tests have rates of their own."""
+    """Assertions that judge now, or the one asked for; live tests have rates of their own."""
     own = [_ASSERTION.c.model == wanted.model, _ASSERTION.c.kind == "assertion"]
     own.append(_ASSERTION.c.active if wanted.name is None else _ASSERTION.c.name == wanted.name)
     return sorted(connection.scalars(select(_ASSERTION.c.name).where(*own).distinct()))

@@ -35,32 +35,17 @@ Places = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class GroupCut:
-    """Model, attribute and the class that is a selection."""
-
     model: str
     attribute: str
     positive: str
     version: str | None = None
-    """Series of this judged version alone."""
     declared: Sequence[str] = ()
-    """Attributes that are counted once there are records."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountedGroups:
-    """Rates of groups over time.
-
-    Attributes
-    ----------
-    attribute
-        As it is declared.
-    version
-        Of ``metrics``, ``records`` and ``labelled``: the newest of the range; None where it has no records.
-    is_asked
-        Whether labelled figures are of labels that a policy asked for, weighed back to the traffic.
-    rows
-        One series per figure, group and judged version, and per gap.
-    """
+    """Rates of groups over time; ``is_asked`` means labels chosen by a policy, weighted back to the
+    traffic."""
 
     attribute: str
     version: str | None
@@ -73,23 +58,18 @@ class CountedGroups:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """Cells of one judged version, with the step of each."""
-
     groups: Sequence[str]
     cells: GroupCells
     steps: Places
     per_entity: NDArray[np.float64] | None
-    """Of chosen labels."""
     is_asked: bool
 
 
 def grouped_by(connection: Connection, model: str) -> list[str]:
-    """Attributes that records were counted by."""
     return sorted(connection.scalars(GROUPS.query(model, "attribute")))
 
 
 def answers_of(connection: Connection, model: str, attribute: str, span: SeriesSpan) -> dict[str, int]:
-    """Records of a range by answer, rarest first."""
     of = {"attribute": attribute, "is_labelled": False}
     query = GROUPS.query(
         model, "predicted", sums=("records",), since_us=span.since_us, until_us=span.until_us, of=of
@@ -101,20 +81,8 @@ def answers_of(connection: Connection, model: str, attribute: str, span: SeriesS
 def read_groups(
     connection: Connection, wanted: GroupCut, span: SeriesSpan, *, must_know: bool = True
 ) -> CountedGroups:
-    """Rates of the groups of one attribute.
-
-    Parameters
-    ----------
-    must_know
-        Whether an unknown ``positive`` is an error; else there are no series.
-
-    Raises
-    ------
-    KeyError
-        If this attribute is not declared, and no record was ever counted by it.
-    ValueError
-        If ``positive`` is no class of the records in the range.
-    """
+    """Rates of the groups of one attribute; KeyError for an unknown attribute, ValueError for an
+    unknown class unless ``must_know`` is false."""
     attribute = _attribute(connection, wanted)
     positive = class_word(wanted.positive)
     rows = _rows(connection, wanted, attribute, span)
@@ -148,7 +116,6 @@ def read_groups(
 
 
 def _attribute(connection: Connection, wanted: GroupCut) -> str:
-    """Attribute as it is declared, whatever the order of its columns."""
     known = sorted({*grouped_by(connection, wanted.model), *wanted.declared})
     columns = sorted(columns_of(wanted.attribute))
     for attribute in known:
@@ -182,8 +149,6 @@ def _rows(connection: Connection, wanted: GroupCut, attribute: str, span: Series
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Labelled request, as a cell of its own."""
-
     step: int
     version: str
     part: str
@@ -195,7 +160,6 @@ class _Chosen:
 
 
 def _chosen(connection: Connection, wanted: GroupCut, attribute: str, span: SeriesSpan) -> list[_Chosen]:
-    """Labelled requests of the range, weighted by their chances."""
     asked = request_weights(connection, wanted.model)
     rows = [
         row
@@ -274,7 +238,6 @@ def _chosen_cells(rows: Sequence[_Chosen], places: Mapping[str, int], positive: 
 
 
 def _series(own: _Version, version: str, attribute: str, span: SeriesSpan) -> list[SeriesRow]:
-    """Every figure of one version, by step and of the whole range."""
     by, per_entity = [attribute], own.per_entity
     whole = _figures(counted_metrics(own.cells, own.groups, by=by, per_entity=per_entity), attribute)
     points: dict[tuple[str, str], list[Estimated]] = {key: [UNKNOWN] * span.steps for key in whole}
@@ -295,7 +258,6 @@ def _series(own: _Version, version: str, attribute: str, span: SeriesSpan) -> li
 
 
 def _figures(found: GroupMetrics, attribute: str) -> dict[tuple[str, str], Estimated]:
-    """Figures by statistic and group; gaps and ratios by the attribute."""
     figures: dict[tuple[str, str], Estimated] = {
         (rate.metric, rate.group): Estimated(rate.value, rate.low, rate.high, rate.rows, float(rate.rows))
         if rate.rows

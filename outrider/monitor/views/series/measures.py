@@ -46,17 +46,10 @@ KINDS: Mapping[str, tuple[str, str, Mapping[str, Statistic]]] = {
     "cost": ("cost_usd", "US dollars", _AMOUNTS),
     "errors": ("errors", "calls", _SHARE),
 }
-"""By series: stored measure (or the beginning of its name), unit and statistics."""
+"""By series: stored measure (or the begin of its name), unit and statistics."""
 
 
 def measure_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan, kind: str) -> list[SeriesRow]:
-    """Statistics of one measure over time, one series per judged version.
-
-    Parameters
-    ----------
-    kind
-        One of :data:`KINDS`.
-    """
     stored, unit, statistics = KINDS[kind]
     cells = _cells(connection, wanted, span, stored)
     found = []
@@ -71,7 +64,6 @@ def measure_series(connection: Connection, wanted: SeriesCut, span: SeriesSpan, 
 def mean_series(
     connection: Connection, wanted: SeriesCut, span: SeriesSpan, *, stored: str, statistic: str
 ) -> list[SeriesRow]:
-    """Mean of one stored measure over time, as a figure of performance."""
     cells = _cells(connection, wanted, span, stored)
     figures = rows_by_step(span, cells.groups, cells.places, partial(cells.figure, MeasureHistogram.mean))
     return [
@@ -81,7 +73,6 @@ def mean_series(
 
 
 def _cells(connection: Connection, wanted: SeriesCut, span: SeriesSpan, stored: str) -> "_Cells":
-    """Counts of one measure, or of all whose name begins so."""
     cells = MEASURES.table.c
     own = cells.measure == stored
     if stored.endswith(":"):
@@ -100,14 +91,11 @@ def _cells(connection: Connection, wanted: SeriesCut, span: SeriesSpan, stored: 
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Rows of counts, by series, step and bucket."""
-
     groups: Mapping[tuple[str, str, str | None], NDArray[np.intp]]
     places: NDArray[np.intp]
     buckets: NDArray[np.int64]
     records: NDArray[np.int64]
     sums: NDArray[np.float64]
-    """Weight, squares and total, shape (3, rows)."""
 
     @classmethod
     def of(cls, rows: Sequence[Any]) -> "_Cells":
@@ -121,7 +109,6 @@ class _Cells:
         )
 
     def figure(self, of: Statistic, cells: NDArray[np.intp]) -> Estimated:
-        """Statistic of some rows, those of one bucket put together."""
         buckets, place = np.unique(self.buckets[cells], return_inverse=True)
         records = np.zeros(len(buckets), dtype=np.int64)
         np.add.at(records, place, self.records[cells])

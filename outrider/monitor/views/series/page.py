@@ -48,24 +48,17 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class SeriesView:
-    """Charts with the range and the comparison that were chosen."""
-
     report: SeriesReport
     """Of records and flags, whose steps are the finest."""
     coarse_s: int
-    """Step of performance and calls."""
     charts: tuple[SeriesChart, ...]
     chosen: Mapping[str, str]
     versions: int
-    """Judged ones, of which some have lines."""
     fault: str
-    """Sentence on an address that asks for what cannot be; empty where it can."""
     notes: tuple[str, ...] = ()
-    """Warnings about how figures are read."""
 
 
 def read_series_view(engine: Engine, model: str, asked: Mapping[str, str], *, now_us: int) -> SeriesView:
-    """Charts for the query of an address: ``range``, ``versus``, ``slice``."""
     request, chosen, fault = chosen_range(asked, now_us=now_us)
     chosen |= {"slice": asked.get("slice", "") if not fault else ""}
     cut = SeriesCut(model, slice=chosen["slice"] or None)
@@ -100,7 +93,6 @@ def _fault(chosen: Mapping[str, str]) -> str:
 
 
 def _reports(engine: Engine, cut: SeriesCut, asked: SeriesRequest) -> list[SeriesReport]:
-    """Counts, performance and measures."""
     with engine.connect() as connection:
         return [
             series_json(connection, cut, asked, measures=("records", "flags")),

@@ -62,31 +62,17 @@ FIGURES: Mapping[str, Callable[[OutcomeCells], Estimated]] = {
     "brier": brier_score,
     "calibration": calibration_error,
 }
-"""Of classes; of numbers ``mae`` and ``rmse``."""
 SCORED: Mapping[str, Callable[[ScoreCells], Estimated]] = {
     "auroc": class_auroc,
     "auroc_weighted": partial(class_auroc, is_weighted=True),
 }
-"""Of more than two classes whose scores are known."""
 _UNNAMED = frozenset({NUMBER, OTHERS})
 Places = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
 class Performance:
-    """Figures of a model over time.
-
-    Attributes
-    ----------
-    labelled
-        Share of the records of each step and version whose label has come.
-    figures
-        One series per figure, judged version and slice.
-    is_numeric
-        The target is a number: how far answers are off, and no right or wrong.
-    note
-        Warning about how scores are read; None for none.
-    """
+    """Figures of a model over time, and the share of labelled records."""
 
     labelled: Sequence[SeriesRow]
     figures: Sequence[SeriesRow]
@@ -96,30 +82,23 @@ class Performance:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """Score cells with the series and step of each."""
-
     cells: ScoreCells
     parts: Sequence[VersionSlice]
     places: Places
     classes: Mapping[str, int] = field(default_factory=dict)
-    """Place of each class in ``record.class_scores``."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Outcome cells with the series and step of each."""
-
     cells: OutcomeCells
     parts: Sequence[VersionSlice]
     places: Places
     certain: NDArray[np.bool_] | None = None
-    """Of chosen labels, one cell each: those that were all but certain to be asked for."""
+    """Mask of chosen labels that were almost certain to be chosen."""
     scored: _Scored | None = None
-    """Of chosen labels."""
 
 
 def read_performance(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> Performance:
-    """Performance of a model's judged versions over time."""
     rows = _rows(connection, wanted, span)
     counted = _counted(rows)
     fractional = sum(row.records for row in rows if row.predicted == NUMBER)
@@ -152,7 +131,6 @@ def read_performance(connection: Connection, wanted: SeriesCut, span: SeriesSpan
 
 
 def _series(of: _Counted, part: VersionSlice, places: Places, span: SeriesSpan) -> list[SeriesRow]:
-    """All figures of one part that can be told."""
     method = "plain" if of.certain is None else "weighted"
     found = []
     for name, figure in FIGURES.items():
@@ -166,7 +144,6 @@ def _series(of: _Counted, part: VersionSlice, places: Places, span: SeriesSpan) 
 def _class_series(
     of: _Scored | None, part: VersionSlice, span: SeriesSpan, *, is_chosen: bool
 ) -> list[SeriesRow]:
-    """Figures of the scores of all classes."""
     places = None if of is None else group_cells(of.parts).get(part)
     if of is None or places is None:
         return []
@@ -197,7 +174,6 @@ def _figure(of: _Counted, figure: Callable[[OutcomeCells], Estimated], cells: Pl
 def _labelled(
     connection: Connection, wanted: SeriesCut, span: SeriesSpan, counted: _Counted
 ) -> list[SeriesRow]:
-    """Share of records whose label has come."""
     labels = group_cells(counted.parts)
     found = []
     for part, records in sorted(record_steps(connection, wanted, span).items(), key=lambda one: str(one[0])):
@@ -219,7 +195,6 @@ def _rows(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> Sequen
 
 
 def _counted(rows: Sequence[Any]) -> _Counted:
-    """Cells of the stored counts."""
     numbers = numbered([name for row in rows for name in (row.predicted, row.label)], _UNNAMED)
     sums = np.array(
         [(row.weight, row.squares, row.confidence, row.brier) for row in rows], dtype=np.float64
@@ -241,7 +216,6 @@ def _counted(rows: Sequence[Any]) -> _Counted:
 
 
 def _scored(connection: Connection, wanted: SeriesCut, span: SeriesSpan) -> _Scored:
-    """Cells of the stored counts of scores."""
     cell = ("of_class", "place", "bucket", "is_label")
     query = wanted.steps(SCORES, span, *cell, sums=SCORES.sums)
     rows = connection.execute(query.having(func.sum(SCORES.table.c.records) > 0)).all()
@@ -267,7 +241,6 @@ def _chosen_scores(
     places: Places,
     classes: Mapping[str, int],
 ) -> _Scored | None:
-    """Cells of chosen labels, one for each class."""
     size = len(classes)
     own = [
         at for at, row in enumerate(rows) if len(row.class_scores or b"") == size and labels[at] in classes
@@ -292,7 +265,6 @@ def _chosen_scores(
 def _chosen(
     connection: Connection, wanted: SeriesCut, span: SeriesSpan, classes: Mapping[str, int]
 ) -> _Counted:
-    """Labelled requests of the range, one cell each, weighted by their chances."""
     asked = request_weights(connection, wanted.model)
     rows = [row for row in standing(connection, wanted.model, asked).values() if asked[row.id].weight > 0]
     minutes = minutes_of(connection, wanted.model, [row.seq for row in rows])
@@ -339,7 +311,6 @@ def _rooted(row: SeriesRow) -> SeriesRow:
 
 
 def stored_convention(connection: Connection, model: str) -> ScoreConvention | None:
-    """Notice of the convention of all stored scores of a model."""
     nowhere = literal(0).label("step"), literal("").label("part")
     cell = ("version", "predicted", "label", "hit", "bucket")
     query = OUTCOMES.query(model, *cell, *nowhere, sums=OUTCOMES.sums)

@@ -69,7 +69,6 @@ def performance(
 def series_request(
     since: AwareDatetime | None, until: AwareDatetime | None, step: str | None, versus: Versus | None
 ) -> SeriesRequest:
-    """Range, step and comparison of a query."""
     since_us, until_us = (None if one is None else int(one.timestamp() * 1e6) for one in (since, until))
     return SeriesRequest(
         since_us=since_us,

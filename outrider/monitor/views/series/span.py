@@ -27,10 +27,7 @@ _BACK_US = {"day": DAY_US, "week": 7 * DAY_US}
 
 @dataclass(frozen=True, slots=True)
 class SeriesSpan:
-    """Time from ``since_us`` to before ``until_us``, in steps.
-
-    Both are whole steps since the epoch.
-    """
+    """Time from ``since_us`` to before ``until_us``, both whole steps since the epoch."""
 
     since_us: int
     until_us: int
@@ -38,26 +35,18 @@ class SeriesSpan:
 
     @property
     def steps(self) -> int:
-        """Number of steps, at least one."""
         return (self.until_us - self.since_us) // self.step_us
 
     @property
     def starts_us(self) -> list[int]:
-        """Start of each step."""
         return list(range(self.since_us, self.until_us, self.step_us))
 
     def places(self, times_us: Sequence[int]) -> NDArray[np.intp]:
-        """Step of each time, which lies in the range."""
         return (np.asarray(times_us, dtype=np.int64) - self.since_us) // self.step_us
 
     def before(self, versus: Versus) -> "SeriesSpan":
-        """Earlier range of the same length and step, to compare with.
-
-        Raises
-        ------
-        ValueError
-            If the ranges overlap, or begin in the middle of a step.
-        """
+        """Earlier range of the same length and step; ValueError where the ranges overlap, or begin
+        within a step."""
         length = self.until_us - self.since_us
         back = _BACK_US.get(versus, length)
         if length > back:
@@ -79,24 +68,8 @@ def span_of(
     first_us: int | None,
     ages: Sequence[Cube],
 ) -> SeriesSpan:
-    """Range and step as asked for, or fitting.
-
-    Parameters
-    ----------
-    since_us
-        Default a day before the end, but not before the first counts.
-    step_us
-        Default the shortest that gives at most ``MOST_POINTS`` points.
-    first_us
-        Minute of the model's first counts; None without any.
-    ages
-        Of the tables that are read: old counts stand by the hour or the day, and no step cuts these.
-
-    Raises
-    ------
-    ValueError
-        If the range is empty, or the step is finer than the counts or gives too many points.
-    """
+    """Range and step as asked for, or fitting: the shortest step with at most ``MOST_POINTS`` points,
+    never finer than the stored counts. ValueError for an impossible one."""
     until = now_us if until_us is None else until_us
     since = max(until - DEFAULT_US, min(first_us or 0, until - HOUR_US)) if since_us is None else since_us
     if not since < until:

@@ -52,13 +52,8 @@ class SliceSearch:
     def find(
         self, model: str, *, outcome: str = "", columns: Sequence[str] = (), since_us: int | None = None
     ) -> "WeakSliceFacts":
-        """Search the newest records of a model, as :func:`stored_slices` does.
-
-        Raises
-        ------
-        ProblemError
-            422 for an unknown outcome or column; 409 while another search runs; 503 without an answer.
-        """
+        """Search the newest records of a model; ProblemError 422 for an unknown outcome or column,
+        409 while another runs, 503 without an answer."""
         target = self._settings.models[model].target if model in self._settings.models else "label"
         asked = {"model": model, "target": target, "outcome": outcome, "columns": list(columns)}
         arguments = [self._settings.database_url, str(self._settings.journal_path)]
@@ -120,17 +115,7 @@ class WeakSliceFacts(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FoundSlices:
-    """Result of a search in stored records.
-
-    Attributes
-    ----------
-    outcome
-        ``wrong``, ``flagged``, or the name of an assertion.
-    records, expired
-        Records that were searched; and those whose payload is gone.
-    found
-        None where there is too little to search in; ``note`` says what is missing.
-    """
+    """Result of a search in stored records; ``found`` is None where ``note`` says what is missing."""
 
     outcome: str
     records: int
@@ -149,23 +134,8 @@ def stored_slices(
     columns: Sequence[str] = (),
     since_us: int | None = None,
 ) -> FoundSlices:
-    """Search the newest records for weak slices.
-
-    Parameters
-    ----------
-    target
-        Output that is the answer: one of the columns, too.
-    outcome
-        ``wrong``: answers that differ from their labels, weighed as the labels were asked for; ``flagged`` by
-        any assertion; or the name of one. By default ``wrong`` where there are labels enough.
-    columns
-        Columns of inputs, attributes and outputs to search; all inputs and attributes, and the answer.
-
-    Raises
-    ------
-    KeyError
-        If no record has one of ``columns``.
-    """
+    """Search the newest records for weak slices by ``outcome``: ``wrong`` (weighted as labels were
+    chosen), ``flagged``, or an assertion; by default ``wrong`` with enough labels."""
     newest = newest_records(connection, model, since_us=since_us)
     outcome = outcome or (WRONG if len(newest.labelled) >= 4 * LEAST_ROWS else FLAGGED)
     at, hits, weight = _outcome(connection, newest, model, outcome)
@@ -182,7 +152,6 @@ def stored_slices(
 
 
 def slices_json(one: FoundSlices) -> WeakSliceFacts:
-    """Slices as JSON."""
     found = one.found or WeakSlices(0, float("nan"), 0.0)
     return {
         "outcome": one.outcome,
@@ -222,7 +191,7 @@ def _slice(one: WeakSlice, *, is_proven: bool) -> SliceFacts:
 def _outcome(
     connection: Connection, newest: NewestRecords, model: str, outcome: str
 ) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.float64]]:
-    """Places of the records that have the outcome or not, whether they have it, and their weights."""
+    """Places of the judged records, whether they have the outcome, and their weights."""
     if outcome == WRONG:
         at = newest.labelled
         wrong = [newest.predicted[place] != newest.labels[place] for place in at.tolist()]
@@ -244,7 +213,6 @@ def _flagged(connection: Connection, model: str, newest: NewestRecords, outcome:
 
 
 def flagging_assertions(connection: Connection, model: str) -> list[str]:
-    """Names of the model's assertions and live tests."""
     own = select(_ASSERTION.c.name).where(_ASSERTION.c.model == model)
     return list(connection.execute(own.distinct().order_by(_ASSERTION.c.name)).scalars())
 
@@ -261,7 +229,6 @@ def _columns(
     wanted: Sequence[str],
     target: str,
 ) -> tuple[NDArray[np.intp], pa.Table]:
-    """Places in ``at`` that have a payload, and their columns."""
     rows = [newest.rows[place] for place in at.tolist()]
     here: list[int] = []
     parts: list[pa.RecordBatch] = []
@@ -302,7 +269,6 @@ def _joined(name: str, parts: Sequence[pa.RecordBatch]) -> Any:
 
 
 def main() -> None:
-    """Entry point of the process: facts, or a refusal, as JSON."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.views.slices.reader")
     parser.add_argument("database")
     parser.add_argument("journal", type=Path)

@@ -39,7 +39,6 @@ def weak_slices(
 
 @page("/m/{model}/slices", scope="read")
 def show_page(service: Service, request: Request, model: str, outcome: str = "") -> Response:
-    """Outcomes to choose from, and the slices of the chosen one."""
     with service.engine.connect() as connection:
         outcomes = [WRONG, FLAGGED, *flagging_assertions(connection, model)]
     found, problem = None, ""

@@ -11,23 +11,17 @@ from outrider.monitor.queries.payload_views import flatten
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Failing case: input and answer, with changes."""
-
     id: str
     number: int
     severity: float
     inputs: tuple[Field, ...]
     outputs: tuple[Field, ...]
     expected: str
-    """The case's label; empty without one."""
     unchanged: int
-    """Inputs that were left as they were and are not shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Measure with its place on a plot, in percent of width."""
-
     group: str
     value: float | None
     low: float
@@ -37,13 +31,10 @@ class Figure:
     start: float
     stop: float
     before: float | None
-    """Where the version before had it, on the same scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Measures of one name over groups."""
-
     name: str
     least: float
     most: float
@@ -51,7 +42,6 @@ class Plot:
 
 
 def cases_of(outcome: Mapping[str, Any]) -> list[Case]:
-    """The failing cases kept in an outcome, worst first."""
     return [_case(example) for example in outcome.get("examples", ())]
 
 
@@ -71,7 +61,6 @@ def _case(example: Mapping[str, Any]) -> Case:
 
 
 def picture_of(outcome: Mapping[str, Any], number: int, name: str, caption: str) -> bytes | None:
-    """PNG ``before``, ``after`` or ``difference`` of a failing case's changed input."""
     for example in outcome.get("examples", ()):
         if example.get("case", 0) != number:
             continue
@@ -82,7 +71,6 @@ def picture_of(outcome: Mapping[str, Any], number: int, name: str, caption: str)
 
 
 def plots_of(measures: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]] = ()) -> list[Plot]:
-    """Dots with intervals, a plot per measure, shares from 0 to 1."""
     names = dict.fromkeys(str(each["name"]) for each in measures)
     return [_plot(name, [m for m in measures if m["name"] == name], before) for name in names]
 

@@ -22,23 +22,18 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PairedOutcomes:
-    """Gate's finding on the same cases for both models."""
-
     suite: str
     test: str
     champion: tuple[int, int]
-    """Cases and failures."""
     candidate: tuple[int, int]
     only_champion_fails: int
     only_candidate_fails: int
     p: float
     compared: Direction
     note: str
-    """Which figure of a whole test moved."""
 
     @classmethod
     def read(cls, evidence: Mapping[str, Any]) -> Self | None:
-        """One test's finding in a verdict's evidence; None if unpaired."""
         if evidence["compared"] == "not comparable":
             return None
         return cls(
@@ -54,7 +49,6 @@ class PairedOutcomes:
         )
 
     def is_of(self, before: OutcomeRow, now: OutcomeRow) -> bool:
-        """Test that these outcomes are the paired ones."""
         return (before.cases, before.failures) == self.champion and (
             now.cases,
             now.failures,
@@ -62,7 +56,6 @@ class PairedOutcomes:
 
     @property
     def basis(self) -> str:
-        """Basis of the verdict, and its p value."""
         if self.note:
             return f"{self.note}, of the gate's figures; Holm-adjusted p = {self.p:.3g}"
         return (
@@ -72,16 +65,8 @@ class PairedOutcomes:
 
 
 def change_of(before: OutcomeRow, now: OutcomeRow, paired: PairedOutcomes | None) -> Change:
-    """Compare two outcomes of one test.
-
-    Paired answers to the same cases decide where the gate has them, else the intervals: a change is one when
-    they do not overlap. A test that was passed and no longer is, is a regression in any case.
-
-    Parameters
-    ----------
-    paired
-        Of the gate; used only if it is of these outcomes.
-    """
+    """Compare two outcomes of one test: by the gate's paired answers where it has them, else by
+    disjoint intervals. A passed test that fails is always a regression."""
     direction: Direction
     if before.revision != now.revision:
         return Change("unknown", before.version, "the test was edited in between")

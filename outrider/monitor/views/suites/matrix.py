@@ -21,7 +21,6 @@ from .changes import Change, PairedOutcomes, change_of
 
 COLUMNS = 6
 STATUSES = ("failed", "error", "regression", "passed", "skipped", "alarm")
-"""What rows can be filtered by; ``regression`` and ``alarm`` are not statuses of outcomes, but of rows."""
 _LIVE = table_of(LiveRate)
 _VERDICT = table_of(GateVerdict)
 _VERSION = table_of(ModelVersion)
@@ -34,9 +33,7 @@ class Column:
 
     version: str
     status: str
-    """Of the registry; empty for a version that only outcomes were published of."""
     at_us: int
-    """When the version was registered, else its newest outcome, else the last live answer."""
     against: str | None
 
 
@@ -51,8 +48,6 @@ class VersionCell:
 
 @dataclass(frozen=True, slots=True)
 class VersionsRow:
-    """Row: one test over the shown versions."""
-
     capability: str
     kind: str
     suite: str
@@ -62,12 +57,10 @@ class VersionsRow:
 
     @property
     def is_live(self) -> bool:
-        """True for a row with a rate on live traffic."""
         return any(cell.live is not None for cell in self.cells.values())
 
     @property
     def statuses(self) -> set[str]:
-        """Statuses of its cells, with ``regression`` and ``alarm``."""
         found = {cell.outcome.status for cell in self.cells.values() if cell.outcome is not None}
         if any(
             cell.change is not None and cell.change.verdict == "regression" for cell in self.cells.values()
@@ -86,15 +79,11 @@ class Matrix:
     columns: tuple[Column, ...]
     rows: tuple[VersionsRow, ...]
     capabilities: tuple[str, ...] = ()
-    """Of all rows, whatever is filtered."""
     older: int = 0
-    """Versions behind the last column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Stored outcomes of the shown versions and their references."""
-
     outcomes: Mapping[str, Mapping[tuple[str, str], OutcomeRow]] = field(default_factory=dict)
     paired: Mapping[str, Mapping[tuple[str, str], PairedOutcomes]] = field(default_factory=dict)
     live: Mapping[str, Mapping[str, LiveRateView]] = field(default_factory=dict)
@@ -109,14 +98,8 @@ def read_matrix(
     skip: int = 0,
     columns: int = COLUMNS,
 ) -> Matrix:
-    """Champion, challengers, older versions newest first, without ``skip`` first columns.
-
-    Parameters
-    ----------
-    capability, status
-        Rows to show: of one capability, and with a cell of this status (``passed``, ``failed``, ``error``,
-        ``skipped``, ``regression``, or ``alarm`` of a live test).
-    """
+    """Champion, challengers, then older versions, newest first, from the ``skip``-th on; rows of one
+    capability or status."""
     with engine.connect() as connection:
         everything = _columns(connection, model)
         shown = everything[skip : skip + columns]
@@ -137,22 +120,15 @@ def read_matrix(
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """Outcome with failing cases and its reference version's outcome."""
-
     column: Column
     outcome: Mapping[str, Any]
-    """``Outcome.to_dict()`` with ``source`` and ``at_us``."""
     cell: VersionCell
     before: OutcomeRow | None
     versions: tuple[Column, ...]
-    """Others that know the test."""
 
 
 def read_detail(engine: Engine, model: str, version: str, suite: str, test: str) -> Detail | None:
-    """Outcome in detail; None for an unknown one.
-
-    The names may be cut at other slashes than their own: an address does not tell them apart.
-    """
+    """Outcome in detail, or None; an address does not tell at which slashes its names end."""
     with engine.connect() as connection:
         found = read_outcome(connection, model, version, suite, test)
         if found is None:
@@ -209,7 +185,6 @@ def _columns(connection: Connection, model: str) -> tuple[Column, ...]:
 
 
 def _judged_against(connection: Connection, model: str) -> dict[str, str]:
-    """Champion that the gate last compared each candidate with."""
     query = (
         select(_VERDICT.c.candidate, _VERDICT.c.champion)
         .where(_VERDICT.c.model == model)

@@ -25,7 +25,6 @@ SKIP_DIGITS = 6
 def behavior_page(
     service: Service, request: Request, model: str, capability: str = "", status: str = "", skip: str = ""
 ) -> Response:
-    """The matrix of behavioral tests over model versions."""
     first = int(skip) if skip.isdecimal() and len(skip) <= SKIP_DIGITS else 0
     matrix = read_matrix(service.engine, model, capability=capability, status=status, skip=first)
     path = f"/m/{quote(model, safe='')}/behavior"
@@ -46,7 +45,6 @@ def behavior_page(
 def outcome_page(
     service: Service, request: Request, model: str, version: str, suite: str, test: str
 ) -> Response:
-    """Page of one test's outcome for a version, with failing cases."""
     found = read_detail(service.engine, model, version, suite, test)
     if found is None:
         text = f"No outcome of {test} ({suite}) is stored for version {version}."
@@ -70,14 +68,12 @@ def outcome_page(
 def case_image_page(
     service: Service, model: str, version: str, suite: str, test: str, case: int, name: str, part: str
 ) -> Response:
-    """PNG of a failing case's input, before or after its change."""
     found = read_detail(service.engine, model, version, suite, test)
     return png(picture_of(found.outcome, case, name, part) if found else None)
 
 
 @form("POST /m/{model}/cases", scope="review")
 def add_case_form(service: Service, model: str, form: Fields) -> Response:
-    """Write a flagged record as a case, and show its place. Into the model's suite file."""
     if service.one(CaseWriter) is None or model not in service.frame.models():
         raise ProblemError(problem(404, f"there is no model {model!r}", field="model"))
     mode: Mode = "inv" if form.get("mode") == "inv" else "mft"

@@ -17,11 +17,8 @@ from outrider.monitor.http.problem import ProblemError, problem
 MOST_OUTCOMES = 2000
 MOST_EXAMPLES = 50
 OUTCOME_BYTES = 262_144
-"""Of one outcome, with its examples."""
 MOST_PIXELS = 256
-"""A side of a picture."""
 LISTED = 20
-"""Faults that an answer names."""
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(max_length=10_000)]
@@ -31,7 +28,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 def _sound(values: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Raise a ValueError for numbers that are none, and for what is shown as a picture and is none."""
+    """Raise a ValueError for non-finite numbers and for pictures that are none."""
     for name, value in values.items():
         try:
             json.dumps(value, allow_nan=False)
@@ -132,7 +129,6 @@ class OutcomeGiven(RequestBody):
         return self
 
     def outcome(self) -> Outcome:
-        """Outcome for the database."""
         return Outcome.from_dict(self.model_dump())
 
 
@@ -149,13 +145,6 @@ class OutcomesGiven(RequestBody):
 
 
 def read_outcomes(body: bytes) -> OutcomesGiven:
-    """Parse sent outcomes, field by field.
-
-    Raises
-    ------
-    ProblemError
-        422 that lists the fields that are not as expected.
-    """
     try:
         given = OutcomesGiven.model_validate_json(body, strict=True)
     except ValidationError as error:

@@ -37,7 +37,6 @@ _BODY = {
 }
 
 _NAMED = ("version", "suite", "test", "kind", "capability", "description")
-"""Fields of an outcome that its row and column say already."""
 MeasureFacts: TypeAlias = Annotated[
     dict[str, Any], FieldsOf(Measure, "MeasuredFigure", more={"value": float | None})
 ]

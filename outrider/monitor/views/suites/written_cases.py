@@ -61,21 +61,12 @@ class AddedCase:
 
 
 class CaseWriter:
-    """Writer of stored records as cases of suite files."""
-
     def __init__(self, service: Service) -> None:
         self._engine, self._blocks, self._settings = service.engine, service.blocks, service.settings
 
     def make(self, model: str, wanted: CaseWanted) -> WrittenTest:
-        """A test whose one case is the record.
-
-        Raises
-        ------
-        NotFound
-            If there is no such model, flag or record.
-        ProblemError
-            If the record's payload has expired, or it says nothing as a case.
-        """
+        """Test whose one case is the record; NotFound without it, ProblemError where its payload
+        has expired or makes no case."""
         own = known_model(self._settings, model)
         with self._engine.connect() as connection:
             incident = incident_cases.find(connection, model, flag=wanted.flag, record_id=wanted.record_id)
@@ -105,13 +96,8 @@ class CaseWriter:
             raise ProblemError(problem(409, str(error), record=incident.record_id)) from error
 
     def add(self, model: str, test: WrittenTest) -> AddedCase:
-        """Put a case into the model's suite file, never twice.
-
-        Raises
-        ------
-        ProblemError
-            If the file cannot be written, or holds something else under that name.
-        """
+        """Put a case into the model's suite file, never twice; ProblemError where the file cannot
+        be written or has another case of the name."""
         path = self._settings.incident_suite(model)
         try:
             state = add_case(path, test)
@@ -141,7 +127,6 @@ class CaseWriter:
 
 
 def as_json(test: WrittenTest) -> Any:
-    """A test as JSON-ready values."""
     return msgspec.to_builtins(test)
 
 

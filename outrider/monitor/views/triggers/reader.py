@@ -78,7 +78,6 @@ class TriggerList(TypedDict):
 def list_triggers(
     engine: Engine, model: str, settings: ModelSettings, *, now_us: int, limit: int = 20
 ) -> TriggerList:
-    """Triggers of a model with settings, guards, suggestions and log."""
     own = settings.retrain
     with engine.connect() as connection:
         history = read_history(connection, model, now_us=now_us)
@@ -111,13 +110,11 @@ def list_triggers(
 
 
 def triggers_of(service: Service, model: str) -> TriggerList | None:
-    """Triggers of a model for its pages; None for one that is not configured."""
     own = service.settings.models.get(model)
     return None if own is None else list_triggers(service.engine, model, own, now_us=now_us())
 
 
 def evaluation_json(row: EvaluationRow) -> TriggerEvaluationFigures:
-    """Evaluation for the API."""
     return {
         "trigger": row.trigger,
         "outcome": row.outcome,
@@ -134,5 +131,4 @@ def evaluation_json(row: EvaluationRow) -> TriggerEvaluationFigures:
 
 
 def suggestion_json(row: SuggestionRow, command: str) -> SuggestionFigures:
-    """Suggestion for the API, with its command."""
     return {"trigger": row.trigger, "why": row.why, "since": iso(row.suggested_us), "command": command}

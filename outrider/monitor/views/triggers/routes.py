@@ -23,9 +23,7 @@ from outrider.monitor.views.service import Service
 from .reader import TriggerList, list_triggers
 
 MOST_ALERTS = 500
-"""Of one notification."""
 _LETTERS = 100
-"""Of a name that the log quotes."""
 Text = Annotated[str, Field(max_length=4_096)]
 
 
@@ -111,7 +109,7 @@ def take_alerts(
 def _take(
     connection: Connection, settings: Settings, alert: PostedAlert, *, now_us: int
 ) -> tuple[str, str] | None:
-    """Note an alert; field and reason where it is of no use."""
+    """Note an alert; returns field and reason where it is of no use."""
     model, name = alert.labels.get("model"), alert.labels.get("alertname", "")
     if model is None:
         return "labels.model", "a label model expected, that names the model; the alert's rule may set it"

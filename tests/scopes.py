@@ -1,16 +1,15 @@
 """Routes of a whole service with their scopes."""
 
 from outrider.monitor.api import v2
-from outrider.monitor.http.route_table import UNDECLARED
 from outrider.monitor.http.routes import RouteScopes, ScopedRoute, scopes_of
 from outrider.monitor.server.app import DOCUMENT, FIRST
 from outrider.monitor.views.columns import routes as columns
-from outrider.monitor.views.every import VIEWS
+from outrider.monitor.views.every import RETRAINS, VIEWS
 
 
 def every_route() -> list[ScopedRoute]:
     """Every route."""
-    return [*FIRST, DOCUMENT, *scopes_of(v2, columns, *VIEWS), *UNDECLARED]
+    return [*FIRST, DOCUMENT, *scopes_of(v2, columns, *VIEWS), *RETRAINS]
 
 
 def every_scope() -> RouteScopes:

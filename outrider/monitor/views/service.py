@@ -65,7 +65,7 @@ class Service:
     def one(self, reader: Callable[["Service"], T]) -> T:
         """Reader that all requests share."""
         if reader not in self._readers:
-            self._readers[reader] = reader(self)
+            self._readers.setdefault(reader, reader(self))  # threads may ask at once
         made: T = self._readers[reader]
         return made
 

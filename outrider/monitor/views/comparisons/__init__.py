@@ -1,0 +1,4 @@
+"""Comparisons of candidates with production that the service keeps.
+
+May import service.
+"""

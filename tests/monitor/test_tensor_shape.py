@@ -1,10 +1,10 @@
 """V2 requests that fit as they are become the same records as on the general way; all others go that way."""
 
 import json
-from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -112,7 +112,7 @@ def test_a_group_of_requests_is_one_block_in_order() -> None:
     ]
     built = []
     for number, request in enumerate(one):
-        reading = path.intake.quick(replace(request, received_us=number + 1))
+        reading = path.intake.quick(msgspec.structs.replace(request, received_us=number + 1))
         assert reading is not None
         built.append(path.build(reading))
     [entry] = merge([block for decoded in built for block in decoded.blocks])

@@ -93,8 +93,8 @@ def tokens(answer: Mapping[str, Any]) -> tuple[int, int]:
     usage = answer.get("usage")
     found = usage if isinstance(usage, Mapping) else {}
     asked = found.get("prompt_tokens", found.get("input_tokens"))
-    said = found.get("completion_tokens", found.get("output_tokens"))
-    return _count(asked), _count(said)
+    answered = found.get("completion_tokens", found.get("output_tokens"))
+    return _count(asked), _count(answered)
 
 
 def _count(value: Any) -> int:

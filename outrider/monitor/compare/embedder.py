@@ -31,12 +31,12 @@ class TextEmbedder:
         rows = [_with_text(each) for each in answers]
         texts = [_texts(each, at) for each, at in zip(answers, rows, strict=True)]
         forms = self.reach.exchanged(texts[0])
-        said = [text for each in texts for text in each]
-        if not said:
+        flat = [text for each in texts for text in each]
+        if not flat:
             return list(answers)
-        vectors = self.vectors([*said, *(form for _, form in forms)])
-        self._measure(vectors, np.array([row for row, _ in forms], dtype=np.intp), len(said))
-        parts = np.split(vectors[: len(said)], np.cumsum([len(at) for at in rows])[:-1])
+        vectors = self.vectors([*flat, *(form for _, form in forms)])
+        self._measure(vectors, np.array([row for row, _ in forms], dtype=np.intp), len(flat))
+        parts = np.split(vectors[: len(flat)], np.cumsum([len(at) for at in rows])[:-1])
         return [_joined(each, at, part) for each, at, part in zip(answers, rows, parts, strict=True)]
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
@@ -58,9 +58,9 @@ class TextEmbedder:
     def close(self) -> None:
         self._asker.close()
 
-    def _measure(self, vectors: NDArray[np.float64], rows: NDArray[np.intp], said: int) -> None:
+    def _measure(self, vectors: NDArray[np.float64], rows: NDArray[np.intp], start: int) -> None:
         """Measure the reach by production's texts and their forms, which follow all other texts."""
-        apart = np.linalg.norm(vectors[rows] - vectors[said:], axis=1)
+        apart = np.linalg.norm(vectors[rows] - vectors[start:], axis=1)
         self.reach.update(np.array([apart[rows == row].min() for row in np.unique(rows)]))
 
 

@@ -1,4 +1,4 @@
-"""Forecast of records, questions and cost, told before the first question."""
+"""Forecast of records, questions and cost, before the first question."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -42,8 +42,8 @@ def forecast(
 
 
 def forecast_text(rows: Sequence[Mapping[str, Any]], until: Until) -> str:
-    said = [f"{_records(row)} if answers differ from themselves in {percent(row['noise'])}" for row in rows]
-    text = f"An equal candidate is proven by {', by '.join(said)}"
+    parts = [f"{_records(row)} if answers differ from themselves in {percent(row['noise'])}" for row in rows]
+    text = f"An equal candidate is proven by {', by '.join(parts)}"
     if any(row["records"] is None or row["records"] > until.records for row in rows):
         text += f"; the end is at {until.records:,} records, and a larger --margin needs fewer"
     return text + "."
@@ -63,11 +63,11 @@ def costs(
 
 
 def costs_text(found: Mapping[str, Sequence[float | None]]) -> str:
-    said = [
+    parts = [
         f"{name} {' or '.join('unknown' if one is None else f'{one:.3g}' for one in all_)}"
         for name, all_ in found.items()
     ]
-    return f"That costs about: {'; '.join(said)}." if said else ""
+    return f"That costs about: {'; '.join(parts)}." if parts else ""
 
 
 def _records(row: Mapping[str, Any]) -> str:

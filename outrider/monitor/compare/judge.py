@@ -24,7 +24,7 @@ _PROMPT = """\
 Two assistants answered the same question. Which answer is better, answer_1 or answer_2?
 Say only 1, 2 or tie.
 """
-_SAID = re.compile(r"\W*(?:answer[ _]?)?(1|2|tie)\W*", re.IGNORECASE)
+_CHOICE = re.compile(r"\W*(?:answer[ _]?)?(1|2|tie)\W*", re.IGNORECASE)
 _VALUES = {"1": 1.0, "2": -1.0, "tie": 0.0}
 
 
@@ -45,8 +45,10 @@ class PairJudge:
         new = [at for at, key in enumerate(keys) if key not in self._known][: self._left]
         if new:
             self._left -= len(new)
-            said = self._ask([pairs[at] for at in new])
-            self._known |= {keys[at]: value for at, value in zip(new, said, strict=True) if value is not None}
+            values = self._ask([pairs[at] for at in new])
+            self._known |= {
+                keys[at]: value for at, value in zip(new, values, strict=True) if value is not None
+            }
         return [self._known.get(key) for key in keys]
 
     def close(self) -> None:
@@ -101,10 +103,10 @@ def _question(pair: dict[str, Any]) -> str:
 
 
 def _value(text: str | None) -> float | None:
-    found = _SAID.fullmatch(text or "")
+    found = _CHOICE.fullmatch(text or "")
     return None if found is None else _VALUES[found[1].lower()]
 
 
 def _digest(pair: dict[str, Any]) -> str:
-    said = json.dumps([_question(pair), pair["production"], pair["candidate"]])
-    return hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()
+    text = json.dumps([_question(pair), pair["production"], pair["candidate"]])
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -93,7 +93,7 @@ def attributes(given: Any) -> dict[str, Any]:
 
 
 def _captured(request: bytes, given: Members, about: dict[str, Any]) -> list[RecordedQuestion]:
-    """Questions of a request beside its response, also inside a log of HTTP exchanges."""
+    """Questions of a request with its response, also inside a log of HTTP exchanges."""
     if request[:1] == b'"':
         request = msgspec.json.decode(request, type=str).encode()
     address = value_of(given, "url") or value_of(given, "path")
@@ -159,10 +159,10 @@ def chat_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
 def _rows(body: bytes, response: msgspec.Raw | None, about: dict[str, Any]) -> Iterator[RecordedQuestion]:
     """Records of a V2 or V1 body, with the recorded answers where there are as many."""
     asked = _fields(body, "request")
-    said = [] if response is None else _fields(bytes(response), "response")
+    answered = [] if response is None else _fields(bytes(response), "response")
     for row, inputs in enumerate(asked):
         id_ = about["id"] if len(asked) == 1 or about["id"] is None else f"{about['id']}:{row}"
-        outputs = said[row] if len(said) == len(asked) else {}
+        outputs = answered[row] if len(answered) == len(asked) else {}
         yield RecordedQuestion(**about | {"id": id_}, inputs=inputs, outputs=outputs)
 
 
@@ -212,8 +212,8 @@ def _recorded(record: Mapping[str, Any], about: dict[str, Any]) -> RecordedQuest
     body = request_of(inputs, about["attrs"])
     if body is None:
         return RecordedQuestion(**about, inputs=inputs, outputs=outputs)
-    said = outputs if "choices" not in outputs else recorded_answer(outputs)
-    return RecordedQuestion(**about, body=body, outputs=chat_outputs(said))
+    answer = outputs if "choices" not in outputs else recorded_answer(outputs)
+    return RecordedQuestion(**about, body=body, outputs=chat_outputs(answer))
 
 
 def request_of(inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> bytes | None:

@@ -138,8 +138,8 @@ class Redaction:
         return value | {first: self._value(value[first], kinds)}, True
 
 
-def _kinds(said: str) -> tuple[str, tuple[Kind, ...]]:
-    name, _, listed = said.partition("=")
+def _kinds(text: str) -> tuple[str, tuple[Kind, ...]]:
+    name, _, listed = text.partition("=")
     kinds = listed.split(",") if listed else ["value"]
     for fault in filter(None, map(kind_fault, kinds)):
         raise ConfigError(f"--hash {name}: {fault}")

@@ -96,8 +96,8 @@ class CompareReport:
         return _UNDECIDED if "undecided" in words else 0
 
     def sentences(self) -> list[str]:
-        said = [each["sentence"] + "." for each in self.found["candidates"]]
-        return said + [f"Note: {each}." for each in self.found["notes"]]
+        verdicts = [each["sentence"] + "." for each in self.found["candidates"]]
+        return verdicts + [f"Note: {each}." for each in self.found["notes"]]
 
     def text(self) -> str:
         lines = self.sentences()
@@ -120,9 +120,9 @@ class CompareReport:
             "|---|---|---|---|---|---|",
         ]
         noted = [f"- {_cell(each)}" for each in self.found["notes"]]
-        said = [f"**{each['verdict'].capitalize()}.** {_cell(each['sentence'])}." for each in candidates]
+        verdicts = [f"**{each['verdict'].capitalize()}.** {_cell(each['sentence'])}." for each in candidates]
         rows = [*head, *map(_markdown_row, candidates)]
-        parts = ["\n".join(said), "\n".join(rows), _funnel_line(self.found)]
+        parts = ["\n".join(verdicts), "\n".join(rows), _funnel_line(self.found)]
         if noted:
             parts.append("\n".join(noted))
         if has_examples:
@@ -290,17 +290,17 @@ def _facts(each: Mapping[str, Any], production: Mapping[str, Any]) -> list[str]:
     if each["judge"]:
         judge = each["judge"]
         bounds = f"{judge['value']:+.2f} ({judge['low']:+.2f} to {judge['high']:+.2f})"
-        said = (
+        preferred = (
             f"{bounds}, corrected by {judge['labels']:,} labels"
             if judge["labels"]
             else "no label corrects it"
         )
-        lines.append(f"judge (1 candidate better, -1 production): {judge['records']:,} pairs, {said}")
+        lines.append(f"judge (1 candidate better, -1 production): {judge['records']:,} pairs, {preferred}")
     lines.append(f"asked {each['asked']:,} questions, production {production['asked']:,}")
     lines.append(f"latency p50 / p99: {_latency(each)}, production {_latency(production)}")
     if "price_per_1000" in each:
-        beside = f", production {production['price_per_1000']:.4g}" if "price_per_1000" in production else ""
-        lines.append(f"price of 1,000 answers: {each['price_per_1000']:.4g}{beside}")
+        other = f", production {production['price_per_1000']:.4g}" if "price_per_1000" in production else ""
+        lines.append(f"price of 1,000 answers: {each['price_per_1000']:.4g}{other}")
     return lines + [f"{why['count']:,} unanswered: {why['reason']}" for why in each["why"]]
 
 
@@ -315,8 +315,8 @@ def _latency(side: Mapping[str, Any]) -> str:
 
 def _funnel_line(found: Mapping[str, Any]) -> str:
     counts = found["records"]
-    said = ", ".join(f"{value:,} {name}" for name, value in counts.items() if isinstance(value, int))
-    return f"Records: {said}; {found['seconds']:g} s; {ENDINGS[found['ended']]}."
+    listed = ", ".join(f"{value:,} {name}" for name, value in counts.items() if isinstance(value, int))
+    return f"Records: {listed}; {found['seconds']:g} s; {ENDINGS[found['ended']]}."
 
 
 def _markdown_row(each: Mapping[str, Any]) -> str:

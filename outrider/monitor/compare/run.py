@@ -193,7 +193,7 @@ class ComparisonRun:
             rows = np.flatnonzero(first.is_answered & second.is_answered)
             count = self.alike.get((one, other), 0)
             if count >= 0 and len(rows):
-                is_alike = _said(first, rows).equals(_said(second, rows))
+                is_alike = _outputs(first, rows).equals(_outputs(second, rows))
                 self.alike[one, other] = count + len(rows) if is_alike else -1
 
     def _ask_for_counts(self) -> None:
@@ -213,9 +213,9 @@ class ComparisonRun:
         self._pool.shutdown(cancel_futures=True)
         for asker in self._askers:
             asker.close()
-        for beside in (self._judge, self._embedder):
-            if beside is not None:
-                beside.close()
+        for helper in (self._judge, self._embedder):
+            if helper is not None:
+                helper.close()
 
     def _twice(self) -> float:
         return self._plan.share_again(is_noisy=any(each.noise > NOISY for each in self.standings))
@@ -245,9 +245,9 @@ def _embedded(
     return [each for each in found[: len(first)] if each is not None], found[len(first) :]
 
 
-def _said(answers: Answers, rows: NDArray[np.intp]) -> pa.RecordBatch:
-    said = answers.outputs.take(rows).to_arrow()
-    return said.select([name for name in said.schema.names if name != VECTORS])
+def _outputs(answers: Answers, rows: NDArray[np.intp]) -> pa.RecordBatch:
+    outputs = answers.outputs.take(rows).to_arrow()
+    return outputs.select([name for name in outputs.schema.names if name != VECTORS])
 
 
 def drawn(questions: Batch, share: float, seed: int) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Figures of one system beside its answers: fates, latency, tokens."""
+"""Figures of one system: fates, latency, tokens."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from .answers import Answers
 
 WARM_UP = 10
 """First questions of a system whose latency does not count: connections and caches are made then."""
-TOLD = 5
+MOST_NAMED = 5
 """Reasons for missing answers that are named, the most frequent first, and names of models."""
 
 _NO_ENTRY = re.compile(r"status (?:401|403|404|405)\b")
@@ -51,7 +51,7 @@ class Side:
         self._tokens += answers.tokens[known].sum(axis=0)
         self._counted += int(known.sum())
         self.cached += int(answers.is_cached.sum())
-        if len(self._models) < TOLD:
+        if len(self._models) < MOST_NAMED:
             self._models |= answers.models
 
     @property
@@ -75,8 +75,8 @@ class Side:
 
     @property
     def refusal(self) -> str:
-        told = f"refused all {self._asked - self.fates['unasked']:,} questions: {self.most_often}"
-        return f"{told}; check its address, model and key"
+        refused = f"refused all {self._asked - self.fates['unasked']:,} questions: {self.most_often}"
+        return f"{refused}; check its address, model and key"
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON; tokens are those of answers that name theirs."""
@@ -86,14 +86,14 @@ class Side:
             "name": self.name,
             "asked": self._asked,
             "fates": dict(self.fates),
-            "why": [{"reason": why, "count": count} for why, count in self._why.most_common(TOLD)],
+            "why": [{"reason": why, "count": count} for why, count in self._why.most_common(MOST_NAMED)],
             "latency_s": {"p50": p50, "p99": p99, "count": len(latency)},
             "tokens": {
                 "input": int(self._tokens[0]),
                 "output": int(self._tokens[1]),
                 "answers": self._counted,
             },
-            "models": sorted(self._models)[:TOLD],
+            "models": sorted(self._models)[:MOST_NAMED],
             "cached": self.cached,
             "retries": self.retries,
         }

@@ -333,9 +333,9 @@ class Standing:
             return Conclusion("undecided", f"{name}: undecided: it {self.side.refusal}")
         for kind, found in outcomes.items():
             if found.word == "worse":
-                said = f"{name} is worse: {_more_failures(kind, found)}"
+                sentence = f"{name} is worse: {_more_failures(kind, found)}"
                 often = self.side.most_often if kind == KINDS[0] else ""
-                return Conclusion("worse", f"{said}; most often: {often}" if often else said)
+                return Conclusion("worse", f"{sentence}; most often: {often}" if often else sentence)
         if outcomes and not self._is_answered:
             return Conclusion("undecided", f"{name}: undecided: production answered nothing")
         fewer = [kind for kind, found in outcomes.items() if found.word == "better"]
@@ -357,13 +357,15 @@ class Standing:
             left = open_kinds[by].more
             more = f"about {left:,} more records; " if left else ""
             failures = _more_failures(by, open_kinds[by])
-            said = f"{more}what both answer is {answers.word}, but {failures}: up to {margin} is not proven"
-            return Conclusion("undecided", f"{name}: undecided: {said}")
+            sentence = (
+                f"{more}what both answer is {answers.word}, but {failures}: up to {margin} is not proven"
+            )
+            return Conclusion("undecided", f"{name}: undecided: {sentence}")
         for kind, found in outcomes.items():
             if found.word == "close" and answers.word == "same":
                 failures = _more_failures(kind, found)
-                said = f"what both answer is the same; {failures}, below the margin of {margin}"
-                answers = Conclusion("close", f"{name} is close to production: {said}")
+                sentence = f"what both answer is the same; {failures}, below the margin of {margin}"
+                answers = Conclusion("close", f"{name} is close to production: {sentence}")
         return answers
 
     def _by_answers(self) -> Conclusion:
@@ -374,22 +376,22 @@ class Standing:
             hint = "; let both answer one output of one kind" if one and two else ""
             return Conclusion("undecided", f"{name}: undecided: {verdict.why}{forms}{hint}")
         if 2 * max(self._both_cached, self.borrowed) >= self.rows and not self._differs:
-            said = "a cache seems to answer for both; have it pass by requests with x-outrider-shadow"
-            return Conclusion("undecided", f"{name}: undecided: {said}")
+            sentence = "a cache seems to answer for both; have it pass by requests with x-outrider-shadow"
+            return Conclusion("undecided", f"{name}: undecided: {sentence}")
         found, word = verdict.measures[verdict.decided_by], verdict.word
         energy = self.energy_verdict()
         is_apart = energy is not None and energy.is_proven
         agree = self._plan.agree
         if is_apart and word == "same" and (not agree or EMBEDDING in agree):
             word = "close"
-        said = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
-        said += details_sentence(verdict)
+        sentence = verdict_sentence(name, "production", found, verdict.decided_by, word, margin)
+        sentence += details_sentence(verdict)
         if energy is not None and is_apart:
-            said += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
+            sentence += f"; as a whole its texts are others (energy distance {energy.distance:.2g})"
         if word == "different":
-            said += "; nobody has said which is better"
-            said += f": label {len(self.to_label)} pairs" if self.to_label else ""
-        return Conclusion(word, said)
+            sentence += "; nobody has said which is better"
+            sentence += f": label {len(self.to_label)} pairs" if self.to_label else ""
+        return Conclusion(word, sentence)
 
     def _keep_examples(
         self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers, ruler: Ruler

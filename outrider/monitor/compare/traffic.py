@@ -291,8 +291,8 @@ class _Waiting:
         is_request = ".request" in event["type"]
         mine, other = (self._requests, self._responses) if is_request else (self._responses, self._requests)
         if id_ in other:
-            beside = other.pop(id_)
-            return self._questions(id_, *((body, beside) if is_request else (beside, body)))
+            match = other.pop(id_)
+            return self._questions(id_, *((body, match) if is_request else (match, body)))
         mine[id_] = body
         if len(mine) <= WAITING:
             return []
@@ -341,14 +341,14 @@ def _event(text: bytes) -> Mapping[str, Any] | None:
 def _of_parts(parts: Mapping[str, dict[str, Any]], names: list[str]) -> RecordedQuestion:
     inputs, attrs, outputs = parts["inputs"], parts["attrs"], parts["outputs"]
     response = inputs.pop("response", None)
-    said = chat_outputs(outputs) if response is None else recorded_answer(response)
+    answer = chat_outputs(outputs) if response is None else recorded_answer(response)
     body = request_of(inputs, attrs)
     only = names[0]
     if body is None and only in _TALK[2:] and isinstance(inputs.get(only), str):
         body = chat_body(inputs[only])
     if body is None:
         raise Unreadable(f"inputs.{only}: a request expected, got {str(inputs.get(only))[:80]!r}")
-    return RecordedQuestion(body=body, outputs=said, attrs=attrs)
+    return RecordedQuestion(body=body, outputs=answer, attrs=attrs)
 
 
 def _placed(question: RecordedQuestion, id_: Any, entity: Any, ts: str | None) -> RecordedQuestion:
@@ -356,7 +356,7 @@ def _placed(question: RecordedQuestion, id_: Any, entity: Any, ts: str | None) -
 
 
 def _is_own(table: pa.Table, name: str) -> bool:
-    """Test for a column that Outrider's own files have beside the record."""
+    """Test for a column that Outrider's own files have besides the record."""
     kind = _OWN.get(name)
     return name in ("model", "received") or name.startswith("label.") or table.schema.field(name).type == kind
 

@@ -163,8 +163,8 @@ def prepare(
         added = [(provenance[row], digests[row]) for row in new]
         ended = [known[name] for name in removed]
         ended += [known[origin.record_id] for origin, _ in added if origin.record_id in known]
-        come = lanes([*(digest for _, digest in added), *(one.digest for one in relabelled)])
-        change = come - lanes([life.digest for life in [*ended, *(one.before for one in relabelled)]])
+        come = lanes([*(digest for _, digest in added), *(row.digest for row in relabelled)])
+        change = come - lanes([life.digest for life in [*ended, *(row.before for row in relabelled)]])
         if early is not None:
             file = early.result()
         else:
@@ -346,8 +346,8 @@ def _manifest(
     shared = 0 if current is None or draft.is_whole else current.bytes
     changes = {"added": len(draft.added), "relabelled": len(draft.relabelled), "removed": len(draft.removed)}
     before = None if current is None or draft.is_whole else current.manifest["counts"]
-    come = [*(origin for origin, _ in draft.added), *(one.origin for one in draft.relabelled)]
-    gone = [life.origin for life in [*draft.removed, *(one.before for one in draft.relabelled)]]
+    come = [*(origin for origin, _ in draft.added), *(row.origin for row in draft.relabelled)]
+    gone = [life.origin for life in [*draft.removed, *(row.before for row in draft.relabelled)]]
     manifest = {
         "columns": columns,
         "counts": row_counts(come, before, gone=gone),
@@ -386,7 +386,7 @@ def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
         connection.execute(update(_ROW).where(mine, _ROW.c.removed.is_(None)).values(removed=number))
         open_files = _FILE.c.dataset == dataset, _FILE.c.ended.is_(None)
         connection.execute(update(_FILE).where(*open_files).values(ended=number))
-    elif ended := [*draft.removed, *(one.before for one in draft.relabelled)]:
+    elif ended := [*draft.removed, *(row.before for row in draft.relabelled)]:
         ends = sorted((number, dataset, *_place(life)) for life in ended)
         update_rows(connection, DatasetRow, ends, "removed", where=_KEY)
     if (file := draft.file) is not None:
@@ -397,8 +397,8 @@ def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
         for position, (origin, digest) in enumerate(draft.added)
     ]
     rows += [
-        (dataset, *one.before.place, number, None, *_origin(one.origin), one.digest, one.labels)
-        for one in draft.relabelled
+        (dataset, *row.before.place, number, None, *_origin(row.origin), row.digest, row.labels)
+        for row in draft.relabelled
     ]
     insert_rows(connection, DatasetRow, rows)
 

@@ -150,7 +150,8 @@ def read_labelled(
 ) -> Batch | None:
     """Records as a dataset would hold them, by block."""
     places = [
-        _Place(one.id, one.seq, one.row, one.entity, _Flags(), "", {target: one.label}) for one in records
+        _Place(record.id, record.seq, record.row, record.entity, _Flags(), "", {target: record.label})
+        for record in records
     ]
     found, _ = _read(connection, blocks, places, target, payloads)
     fitting = one_schema(found, None, "", inputs)

@@ -123,7 +123,7 @@ def right_answer(
         value = corrected(answer, found)
     except ValueError:
         return None
-    return RightAnswer(value, PREFIX + ",".join(sorted({each.assertion for each in found})))
+    return RightAnswer(value, PREFIX + ",".join(sorted({failure.assertion for failure in found})))
 
 
 def as_mft(
@@ -175,7 +175,7 @@ def as_inv(
             )
         kind, expect, capability = definition["kind"], definition["expect"], definition["capability"]
         name = f"{incident.assertion}_on_incidents"
-    fields = {each.removeprefix("inputs.") for each in batch.names if each.startswith("inputs.")}
+    fields = {name.removeprefix("inputs.") for name in batch.names if name.startswith("inputs.")}
     for variant in variants:
         if odd := sorted(set(variant) - fields):
             raise NoCase(f"{incident.record_id}: a changed copy has an input {odd[0]!r}, the record has none")

@@ -108,9 +108,9 @@ def set_tag(
 def remove_tag(connection: Connection, dataset: str, tag: str) -> Tag:
     find_version(connection, dataset)
     known = list_tags(connection, dataset)
-    found = next((each for each in known if each.tag == tag), None)
+    found = next((known_tag for known_tag in known if known_tag.tag == tag), None)
     if found is None:
-        there = nearest(tag, [each.tag for each in known]) or "; it has none"
+        there = nearest(tag, [known_tag.tag for known_tag in known]) or "; it has none"
         raise NotFound(f"dataset {dataset!r} has no tag {tag[:80]!r}{there}")
     connection.execute(delete(_TAGS).where(_TAGS.c.dataset == dataset, _TAGS.c.tag == tag))
     return found
@@ -125,7 +125,7 @@ def list_tags(connection: Connection, dataset: str | None = None) -> list[Tag]:
 
 def tags_of(connection: Connection, version: Version) -> list[str]:
     tags = list_tags(connection, version.dataset)
-    return [one.tag for one in tags if one.version == version.number]
+    return [tag.tag for tag in tags if tag.version == version.number]
 
 
 def _as_of(connection: Connection, dataset: str, us: int) -> Version:

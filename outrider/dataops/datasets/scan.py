@@ -54,7 +54,7 @@ def scan(
         chosen = dict.fromkeys(columns)
         schema = pa.schema([schema.field(name) for name in chosen], metadata=schema.metadata)
     stored = stored_rows(connection, version, part=part)
-    rows = sum(one.living for one in stored)
+    rows = sum(file.living for file in stored)
     return Scan(version, schema, rows, connection.engine, objects, stored, batch_rows)
 
 

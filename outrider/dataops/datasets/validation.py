@@ -311,7 +311,7 @@ class _Judgement:
         if parent is None:
             return
         label = f"label.{rules.target}"
-        old, new = (class_mix(each, label, list(rules.classes)) for each in (parent, state))
+        old, new = (class_mix(side, label, list(rules.classes)) for side in (parent, state))
         if old and new:
             change = f"{(shift := class_shift(old, new)):.2f} of the rows change class"
             if shift > rules.class_shift:

@@ -76,7 +76,7 @@ class Provenance:
         """Flags of the row, the severest first."""
         return [RowFlag(*flag) for flag in json.loads(self.flags or "[]")]
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"flags": [asdict(flag) for flag in self.flagged_by]}
 
 
@@ -252,7 +252,7 @@ def read_table(
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
     stored = stored_rows(connection, version, part=part, since=since)
-    tables = [one.read(content(connection.engine, objects, version, one.sha256), schema) for one in stored]
+    tables = [file.read(content(connection.engine, objects, version, file.sha256), schema) for file in stored]
     return pa.concat_tables([empty_table(schema), *tables])
 
 
@@ -343,9 +343,9 @@ class RowChange:
     labels_after: dict[str, Any] | None = None
     columns: list[str] = field(default_factory=list)
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         sides = {"before": self.before, "after": self.after}
-        return asdict(self) | {name: side and side.told() for name, side in sides.items()}
+        return asdict(self) | {name: side and side.to_dict() for name, side in sides.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,10 +161,10 @@ class SqliteJournal:
             # Halves first: what became a block was built with all that they brought.
             begin = seqs[0] if seqs else 0
             brought: list[tuple[Half | Entry, int]] = [(half, begin) for half in keep]
-            for one, seq in [*brought, *zip(entries, seqs, strict=True)]:
-                key = (one.model, one.digest)
-                if one.digest and key not in self._digests and key not in fresh:
-                    block_rows.remember_schema(self._db, *key, one.schema, seq)
+            for item, seq in [*brought, *zip(entries, seqs, strict=True)]:
+                key = (item.model, item.digest)
+                if item.digest and key not in self._digests and key not in fresh:
+                    block_rows.remember_schema(self._db, *key, item.schema, seq)
                     fresh.append(key)
         self._digests.update(fresh)
         return seqs

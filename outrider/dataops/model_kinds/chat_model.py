@@ -59,8 +59,8 @@ class ChatModel:
     def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
         bodies = [self._body | {"messages": messages} for messages in self._messages(batch)]
         replies = self._server.watched(lambda: self._ask(bodies))
-        texts = np.array([one.text for one in replies], dtype=object)
-        errors = np.array([one.why for one in replies], dtype=object)
+        texts = np.array([reply.text for reply in replies], dtype=object)
+        errors = np.array([reply.why for reply in replies], dtype=object)
         if not self._classes:
             return {self._output: texts, "error": errors}
         labels = [None if text is None else class_of(text, self._classes) for text in texts]
@@ -84,7 +84,8 @@ class ChatModel:
         """Conversation with ``options.system`` in place of its first system prompt, or in front."""
         if not self._system:
             return messages
-        at = next((at for at, one in enumerate(messages) if one.get("role") in ("system", "developer")), None)
+        roles = [message.get("role") for message in messages]
+        at = next((at for at, role in enumerate(roles) if role in ("system", "developer")), None)
         if at is None:
             return [{"role": "system", "content": self._system}, *messages]
         return [*messages[:at], messages[at] | {"content": self._system}, *messages[at + 1 :]]
@@ -99,7 +100,7 @@ class ChatModel:
         allowed = self._limit.take(len(bodies))
         work = [partial(ask_chat, self._server, body, until=until) for body in bodies[:allowed]]
         asked = in_threads(self._parallel, work)
-        if asked and all(one.text is None for one in asked):
+        if asked and all(reply.text is None for reply in asked):
             raise ServerError(f"{self._server.name}: {asked[0].why}")
         left_out = ChatReply("unasked", why="not asked: options.rows_per_s")
         return [*asked, *[left_out] * (len(bodies) - allowed)]

@@ -31,7 +31,6 @@ record, and must not wait for each half."""
 
 
 def load_endpoint(source: Source) -> Predictor:
-    """Predictor that asks a source's address, not before being called."""
     path = urlsplit(source.reference).path.rstrip("/")
     is_chat = path.endswith("/chat/completions")
     known, guard = CHAT_OPTIONS if is_chat else OPTIONS, None
@@ -61,7 +60,6 @@ def load_endpoint(source: Source) -> Predictor:
 
 
 def _allowed(source: Source, known: Sequence[str]) -> tuple[Source, AddressGuard]:
-    """Opened source of an upload with the options that it knows, and its guard."""
     allowed = source.options.get(ALLOWED)
     if allowed is None:
         raise ConfigError(

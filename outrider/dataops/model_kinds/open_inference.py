@@ -26,10 +26,10 @@ DATATYPES = {np.dtype(kind): name for name, kind in NUMBERS.items()}
 
 
 class V2Tensors:
-    """Form of records and answers in the protocol.
+    """Form of the protocol.
 
-    Options: ``tensors`` names the fields of a tensor, which are its columns along the last axis
-    (``{x = ["age", "income"]}``); fields in none are tensors of their own name, shape ``[rows, 1]``.
+    ``options.tensors`` names the fields of a tensor, which are its columns along the last axis
+    (``{x = ["age", "income"]}``). Fields in none are tensors of their own name, shape ``[rows, 1]``.
     ``outputs`` renames answers (``{"output-0" = "label"}``). A classifier's scores (``[rows, classes]``) are
     read as ``options.scores`` says: ``probs``, the default, or ``logits``.
     """

@@ -15,20 +15,7 @@ from outrider.errors import ConfigError
 
 
 def apply_recipe(module: torch.nn.Module, recipe: Sequence[str]) -> torch.nn.Module:
-    """Apply a recipe's steps to a module in place, in evaluation mode.
-
-    Parameters
-    ----------
-    module
-        Already on the device it is going to run on: what a step can do depends on it.
-    recipe
-        Names of :data:`STEPS`, in order, such as ``("bf16", "int8_weight_only")``.
-
-    Raises
-    ------
-    ConfigError
-        If a step is not known, needs an extra that is missing, or cannot be done on the device.
-    """
+    """Apply steps in place to a module on the device where it will run: what a step can do depends on it."""
     for step in recipe:
         if step not in STEPS:
             raise ConfigError(f"recipe: no step {step!r}; there are {', '.join(STEPS)}")
@@ -77,8 +64,6 @@ def _to_float32(value: Any) -> Any:
 
 
 def _torchao(config: str) -> Callable[[torch.nn.Module], None]:
-    """Step that quantises plain linear layers with a configuration class of torchao."""
-
     def quantise(module: torch.nn.Module) -> None:
         if not any(is_plain_linear(layer) for layer in module.modules()):
             raise ConfigError(f"recipe: {type(module).__name__} has no linear layer that could be quantised")
@@ -138,12 +123,10 @@ class LowRankLinear(torch.nn.Module):
         self.bias = layer.bias
 
     @property
-    def weight(self) -> torch.Tensor:
-        """Weight of the layer, shape (out, in)."""
+    def weight(self) -> torch.Tensor:  # (out, in)
         return self.up @ self.down
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Answer of the layer, shape (…, out)."""
         linear = torch.nn.functional.linear
         return linear(linear(x, self.down), self.up, self.bias)
 
@@ -178,4 +161,3 @@ STEPS: dict[str, Callable[[torch.nn.Module], None]] = {
     "semi_structured": _semi_structured,
     "low_rank": _low_rank,
 }
-"""What a recipe is made of, by name."""

@@ -32,8 +32,6 @@ RECIPE_STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Source of a version: kind, origin, inputs and outputs."""
-
     kind: Kind
     reference: str
     """``file.py:callable`` (torch, function), folder (hf), file (onnx), or address (endpoint); paths are

@@ -162,15 +162,6 @@ def _learned(
 
 
 def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | None) -> VerdictOutcome:
-    """Outcome of a candidate's verdict, in a word.
-
-    Parameters
-    ----------
-    evidence, promoted
-        Of the verdict.
-    status
-        Of the candidate now.
-    """
     if promoted:
         return "promoted"
     if evidence["undecided"]:

@@ -100,7 +100,7 @@ class Payloads:
         """True if :meth:`open` will not wait; begins the fetch."""
         if not self._has_references(batch):
             return True
-        begun = next((one for one in self._begun if one.batch is batch), None) or self.begin(batch)
+        begun = next((job for job in self._begun if job.batch is batch), None) or self.begin(batch)
         if begun is None:
             return True
         if begun not in self._begun:
@@ -108,7 +108,7 @@ class Payloads:
         return begun.is_done()
 
     def open(self, batch: Batch, rows: NDArray[np.intp] | None = None) -> Opened:
-        begun = next((one for one in self._begun if one.batch is batch), None)
+        begun = next((job for job in self._begun if job.batch is batch), None)
         if begun is not None:
             self._begun.remove(begun)
             return begun.result() if rows is None else begun.result().take(rows)

@@ -77,7 +77,7 @@ class ColumnRedactor:
         """Same schema, with placeholders, and counts of values."""
         counts: Counter[Kind] = Counter()
         given = table.columns
-        made = [self._column(*each, counts) for each in zip(table.schema.names, given, strict=True)]
+        made = [self._column(*column, counts) for column in zip(table.schema.names, given, strict=True)]
         if all(one is other for one, other in zip(made, given, strict=True)):
             return table, counts
         return pa.RecordBatch.from_arrays(made, schema=table.schema), counts

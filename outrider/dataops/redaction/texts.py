@@ -95,7 +95,7 @@ class TextRedactor:
             raise RecursionError("JSON nested too deeply")
         if isinstance(value, list):
             return [
-                self.value(each, kinds, is_phone_number=is_phone_number, depth=depth - 1) for each in value
+                self.value(item, kinds, is_phone_number=is_phone_number, depth=depth - 1) for item in value
             ]
         return {
             self.text(name, kinds): self._member(name, each, kinds, is_phone_number, depth - 1)

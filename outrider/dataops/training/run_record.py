@@ -68,7 +68,7 @@ def file_digests(source: Source, options: Mapping[str, Any], base: Path) -> dict
 
 def _folder_digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         status = path.stat()
         digest.update(f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n".encode())
     return digest.hexdigest()

@@ -98,11 +98,11 @@ def compact(
                 file.seek(0)
                 objects.put_file(file)
             reached("pack stored")
-            for one in chosen:
-                objects.touch(one.sha256)  # who reads by the old name has time, as if it had just been made
+            for stored in chosen:
+                objects.touch(stored.sha256)  # who reads by the old name has time, as if just made
             reached("old objects touched")
             if _point(engine, dataset, chosen, digest, places):
-                rows, size = rows + sum(one.rows for one in chosen), size + objects.size(digest)
+                rows, size = rows + sum(stored.rows for stored in chosen), size + objects.size(digest)
                 reached("files pointed")
             note.end()
         with engine.connect() as connection:
@@ -166,48 +166,48 @@ def _runs(objects: LocalObjects, there: Sequence[_Object], few: int) -> list[lis
     found: list[list[_Object]] = []
     schema: pa.Schema | None = None
     run: list[_Object] = []
-    for one in there:
-        if not one.is_small:
+    for stored in there:
+        if not stored.is_small:
             found, run = [*found, run], []
             continue
-        mine = schema_of_file(objects.mapped(one.sha256))
-        full = sum(each.rows for each in run) + one.rows > PACK_ROWS
-        full = full or sum(each.bytes for each in run) + one.bytes > PACK_BYTES
+        mine = schema_of_file(objects.mapped(stored.sha256))
+        full = sum(other.rows for other in run) + stored.rows > PACK_ROWS
+        full = full or sum(other.bytes for other in run) + stored.bytes > PACK_BYTES
         if run and (full or not mine.equals(schema)):
             found, run = [*found, run], []
         schema = mine
-        run.append(one)
+        run.append(stored)
     return [run for run in [*found, run] if len(run) > few]
 
 
 def _write(objects: LocalObjects, chosen: Sequence[_Object], file: BinaryIO) -> dict[int, list[int]]:
     """Write a pack; of each file, the row where each of its groups begins."""
     schema = schema_of_file(objects.mapped(chosen[0].sha256))
-    runs = [(one, part, run) for one in chosen for part, run in _runs_in(one)]
+    runs = [(stored, part, run) for stored in chosen for part, run in _runs_in(stored)]
     places: dict[tuple[int, int], int] = {}
     at = 0
     with writer_of(file, schema) as writer:
         for part in sorted({part for _, part, _ in runs}):
             kept: list[pa.Table] = []
-            for one in chosen:
-                mine = [run for of, own, run in runs if of is one and own == part]
+            for stored in chosen:
+                mine = [run for of, own, run in runs if of is stored and own == part]
                 if not mine:
                     continue
-                table = VersionRows(one.sha256, mine).read(objects.mapped(one.sha256), schema)
+                table = VersionRows(stored.sha256, mine).read(objects.mapped(stored.sha256), schema)
                 for run in mine:
                     places[run.file, run.position] = at
                     at += run.rows
                 kept = _written(writer, [*kept, table], is_last=False)
             _written(writer, kept, is_last=True)
     return {
-        each.file: [places[each.file, run.position] for _, run in runs_of(each.file, each.parts, None)]
-        for one in chosen
-        for each in one.files
+        old.file: [places[old.file, run.position] for _, run in runs_of(old.file, old.parts, None)]
+        for stored in chosen
+        for old in stored.files
     }
 
 
-def _runs_in(one: _Object) -> list[tuple[str, Run]]:
-    return [run for file in one.files for run in runs_of(file.file, file.parts, file.packed)]
+def _runs_in(stored: _Object) -> list[tuple[str, Run]]:
+    return [run for file in stored.files for run in runs_of(file.file, file.parts, file.packed)]
 
 
 def _written(writer: pq.ParquetWriter, tables: list[pa.Table], *, is_last: bool) -> list[pa.Table]:
@@ -226,7 +226,7 @@ def _point(
     engine: Engine, dataset: str, chosen: Sequence[_Object], digest: str, places: dict[int, list[int]]
 ) -> bool:
     """All or none; False if a file has moved meanwhile."""
-    files = [file for one in chosen for file in one.files]
+    files = [file for stored in chosen for file in stored.files]
     with write(engine) as connection:
         for file in files:
             same = _FILE.c.dataset == dataset, _FILE.c.file == file.file, _FILE.c.sha256 == file.sha256

@@ -35,13 +35,13 @@ _ROWS = 2
 
 def check_onnx(path: Path, source: Source, *, champion: Path | None, of: str) -> None:
     """Refuse a file that fails, or differs in inputs or outputs."""
-    declared = _asked("onnx", path, source, also=() if champion is None else (champion,))
+    declared = check_apart("onnx", path, source, also=() if champion is None else (champion,))
     if champion is None:
         return
     own, theirs = declared["own"], declared["champion"]
     for side in ("inputs", "outputs"):
         for name in sorted(own[side].keys() | theirs[side].keys()):
-            expected, got = (each[side].get(name) for each in (theirs, own))
+            expected, got = (inputs[side].get(name) for inputs in (theirs, own))
             if expected is None or got is None or not _fits(expected, got):
                 wanted, came = (
                     f"no {side[:-1]} of that name" if form is None else f"{form[0]} {form[1]}"
@@ -51,15 +51,6 @@ def check_onnx(path: Path, source: Source, *, champion: Path | None, of: str) ->
                     f"{path.name}: {side[:-1]} {name[:200]!r}: {wanted} expected as in {of}, got {came}",
                     file=path.name, tensor=name[:200], expected=wanted, got=came,
                 )  # fmt: skip
-
-
-def check_folder(folder: Path, source: Source) -> None:
-    """Refuse weights that differ from the configuration, and broken tokenizers."""
-    _asked("hf", folder, source)
-
-
-def check_adapter(folder: Path, source: Source) -> None:
-    _asked("adapter", folder, source)
 
 
 def _fits(expected: Sequence[Any], got: Sequence[Any]) -> bool:
@@ -72,7 +63,8 @@ def _fits(expected: Sequence[Any], got: Sequence[Any]) -> bool:
     )  # fmt: skip
 
 
-def _asked(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) -> dict[str, Any]:
+def check_apart(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) -> dict[str, Any]:
+    """Forms that a confined process finds declared; ``WrongUpload`` with its refusal."""
     files = [path, *also] if path.is_file() else sorted(path.iterdir())
     request = {
         "kind": kind, "path": str(path.absolute()), "source": source.to_json(),
@@ -152,7 +144,7 @@ def _onnx(path: Path, source: Source, also: Sequence[Path]) -> dict[str, Any]:
     except Exception as error:  # its exceptions share no base class
         raise WrongUpload(f"onnxruntime fails on {_ROWS} drawn rows ({type(error).__name__})") from error
     try:
-        model.read(dict(zip((each.name for each in session.get_outputs()), answers, strict=True)))
+        model.read(dict(zip((output.name for output in session.get_outputs()), answers, strict=True)))
     except (ValueError, KeyError, TypeError) as error:
         outputs = "; ".join(f"{name[:200]} {kind} {dims}" for name, (kind, dims) in own["outputs"].items())
         wanted = (

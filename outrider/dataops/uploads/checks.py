@@ -11,7 +11,7 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models.registry import Model
 
 from .announced import ADAPTER_WEIGHTS, Announced, WrongUpload
-from .check_process import check_adapter, check_folder, check_onnx
+from .check_process import check_apart, check_onnx
 from .contents import check_contents
 from .tensor_headers import TensorForm, check_finite, check_low_rank, check_same, merged, tensor_forms
 
@@ -147,7 +147,7 @@ def _folder(
     if problem := foreign_files(stage):
         raise WrongUpload(problem)
     source = replace(declared, kind="hf", reference=f"{champion.row.model}, uploaded", options=options)
-    check_folder(stage, source)
+    check_apart("hf", stage, source)
     return CheckedUpload(source, files=files)
 
 
@@ -159,7 +159,7 @@ def _adapter(files: Mapping[str, Path], champion: ChampionFiles, stage: Path) ->
         raise WrongUpload("kind: an adapter is laid over a champion of tensors, which this model has none of")
     own = tensor_forms(files[ADAPTER_WEIGHTS])
     check_low_rank(own, base, file=ADAPTER_WEIGHTS, of=champion.row.id)
-    check_adapter(stage, champion.source)
+    check_apart("adapter", stage, champion.source)
     kept = dict(champion.source.kept)
     kept.pop("adapter", None)
     source = replace(champion.source, adapter=None, adapted_from=champion.row.id, shares=(), kept=kept)

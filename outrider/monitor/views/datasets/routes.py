@@ -173,7 +173,7 @@ def get_provenance(service: Service, name: str, number: Selector) -> DatasetRows
     with service.engine.connect() as connection:
         found = find_version(connection, name, number)
         rows = datasets.provenance(connection, found)
-    return {"rows": [row.told() for row in rows]}
+    return {"rows": [row.to_dict() for row in rows]}
 
 
 @view(
@@ -223,7 +223,7 @@ def get_diff(
         found = datasets.diff(connection, service.objects, before, after, limit=limit)
         why = reasons(connection, max(before, after, key=lambda one: one.number), found.rows)
     kinds = {"added": found.added, "removed": found.removed, "changed": found.changed}
-    rows = [row.told() | {"reason": reason} for row, reason in zip(found.rows, why, strict=True)]
+    rows = [row.to_dict() | {"reason": reason} for row, reason in zip(found.rows, why, strict=True)]
     return {**kinds, "rows": rows}
 
 

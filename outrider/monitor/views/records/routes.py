@@ -1,4 +1,4 @@
-"""Pages of records."""
+"""Routes of records: one record, its pictures and label, and the export."""
 
 import sys
 from dataclasses import asdict
@@ -168,9 +168,9 @@ def record(service: Service, model: str, record_id: str) -> Response:
     if view is None:
         raise ProblemError(problem(404, f"model {model!r} has no record {record_id!r}"))
     body = asdict(view)
-    for stay, told in zip(view.datasets, body["datasets"], strict=True):
-        told |= stay.origin.told()
-        del told["origin"]
+    for stay, row in zip(view.datasets, body["datasets"], strict=True):
+        row |= stay.origin.to_dict()
+        del row["origin"]
     stored = service.blocks.record(view.seq, view.row)
     body["record"] = stored
     body["payload_expired"] = stored is None

@@ -4,6 +4,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).parents[1] / "outrider"
 USER_PROJECTS = (PACKAGE / "templates", PACKAGE / "demo" / "project")  # copied out, a user's own code
 DELIBERATE = {
@@ -24,6 +26,7 @@ def shared_names() -> dict[str, list[str]]:
     return {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
+@pytest.mark.costly("reads every file of the package")
 def test_a_public_class_name_stands_in_one_module() -> None:
     shared = shared_names()
     assert {name: paths for name, paths in shared.items() if name not in DELIBERATE} == {}

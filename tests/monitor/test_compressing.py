@@ -121,6 +121,7 @@ def test_what_counts_as_different_is_what_the_shadow_says(bench: Workbench) -> N
     assert task.ruler.score_tolerance == 0.2
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_the_chosen_twin_becomes_a_challenger_that_answers_live_traffic(bench: Workbench) -> None:
     page = bench.config.parent / "twins.html"
     command = [

@@ -63,6 +63,7 @@ def found(bench: Bench) -> Compressed:
     )
 
 
+@pytest.mark.costly("each step is fitted and tried")
 def test_every_single_step_is_tried_and_then_the_best_goes_on(found: Compressed) -> None:
     names = [each.variant.name for each in found.found]
     assert names[:5] == ["bf16", "fp8_dynamic", "blind", "student", "magnitude_50"]

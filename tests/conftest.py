@@ -55,7 +55,7 @@ LONGEST = (
     "tests/properties/test_batch.py",
     "tests/end_to_end/test_expiry.py",
     "tests/behavioral_tests/test_sentiment_suite.py",
-    "tests/assertions/test_video.py",
+    "tests/assertions/consistency/test_video.py",
     "tests/assertions/test_ecg.py",
     "tests/reliability/test_durability.py",
     "tests/monitor/test_latency.py",

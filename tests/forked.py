@@ -48,7 +48,7 @@ WHOLE = (
     "outrider.commands.rehearsal",
     "outrider.monitor.migrate",
     "outrider.monitor.intake.__main__",
-    "outrider.monitor.server.routers",
+    "outrider.monitor.views.every",
     "outrider.monitor.worker.__main__",
     "outrider.monitor.trainer.__main__",
     "outrider.monitor.trainer.champion_suites_job",

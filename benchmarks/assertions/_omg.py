@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Assertion, Batch, assertion
-from outrider.assertions.columns import entity_codes
+from outrider.assertions.batch.columns import entity_codes
 
 Bools = NDArray[np.bool_]
 

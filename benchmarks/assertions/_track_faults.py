@@ -19,7 +19,7 @@ from benchmarks.assertions._videos import (
     true_people,
 )
 from outrider.assertions import Assertion, Batch, Consistency
-from outrider.assertions.boxes import overlap_of_pairs
+from outrider.assertions.consistency.boxes import overlap_of_pairs
 from outrider.assertions.library import class_size, duplicate_boxes, fit_class_sizes, jump, multibox
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
 from outrider.assertions import Assertion, Batch, Findings
-from outrider.assertions.window_state import WindowState
+from outrider.assertions.windows.state import WindowState
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]

@@ -19,8 +19,8 @@ from benchmarks.assertions._videos import DETECTIONS, SIDES, frames_batch, kitti
 from benchmarks.figure import Figure
 from benchmarks.results import Result, plain, write
 from outrider.assertions import Batch
-from outrider.assertions import learned as densities
-from outrider.assertions.learned import Observations, learn_observations, rank_tracks
+from outrider.assertions.learn import observations as densities
+from outrider.assertions.learn.observations import Observations, learn_observations, rank_tracks
 
 Floats = NDArray[np.float64]
 HORIZON = 172.0

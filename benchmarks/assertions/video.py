@@ -47,7 +47,7 @@ from outrider.assertions import (
     MotionTracker,
     calibrate_boxes,
 )
-from outrider.assertions.boxes import overlaps
+from outrider.assertions.consistency.boxes import overlaps
 from outrider.assertions.library import duplicate_boxes
 
 Floats = NDArray[np.float64]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.behavioral._medians import medians
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
-from outrider.assertions.rate_sequence import log_wealth
+from outrider.assertions.statistics.rate_sequence import log_wealth
 from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.monitor.host.client import PerturbedCopies
 from outrider.monitor.worker.live_tests import together

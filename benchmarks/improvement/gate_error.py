@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from benchmarks.figure import Figure
-from outrider.assertions.loss_bounds import Excess, excess, relative_excess
+from outrider.assertions.statistics.loss_bounds import Excess, excess, relative_excess
 from outrider.dataops.improvement.gate import PairedEvidence, error_of, judge_fresh, judge_held_out, told
 
 HISTORIES = 1000

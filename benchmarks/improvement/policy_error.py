@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.figure import Figure
-from outrider.assertions.loss_bounds import Excess, excess
+from outrider.assertions.statistics.loss_bounds import Excess, excess
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.improvement.gate import (
     SIGNIFICANCE,

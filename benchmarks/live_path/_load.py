@@ -83,9 +83,10 @@ class Server:
         deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(httpx.TransportError):
-                # 503 until everything is imported: nothing may run beside what is measured.
-                answer = httpx.get(f"http://127.0.0.1:{self.port}/v1/nothing", headers=self.headers())
-                if answer.status_code in (200, 404):
+                # Held (or 503) until everything is imported: nothing may run beside what is measured.
+                url = f"http://127.0.0.1:{self.port}/v1/models"
+                answer = httpx.get(url, headers=self.headers(), timeout=60)
+                if answer.status_code not in (401, 503):
                     return self
             if time.monotonic() > deadline or self.process.poll() is not None:
                 raise RuntimeError((self._folder / "log").read_text())

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.data import data_folder
 from benchmarks.figure import Figure
-from outrider.assertions.bets import weight_classes, weights_of
+from outrider.assertions.statistics.bets import weight_classes, weights_of
 from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.dataops.alarms.loss_alarms import LossHistory, loss_alarms
 from outrider.dataops.alarms.rate_alarms import AlarmRule

@@ -8,8 +8,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
 from outrider.assertions.selection import POLICIES, Policy, SelectionState, select
+from outrider.assertions.statistics.estimation import (
+    Estimate,
+    certain_picks,
+    estimate_share,
+    selection_weights,
+)
 
 Shape = Literal["single", "long-lived", "heavy-tailed", "bursts"]
 SHAPES: tuple[Shape, ...] = ("single", "long-lived", "heavy-tailed", "bursts")

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figure import Figure, show_table
-from outrider.assertions.agreement import Agreement, Tally, Terms, excess, terms_of
-from outrider.assertions.difference_sequence import DifferenceSequence
-from outrider.assertions.rate_sequence import RateSequence
+from outrider.assertions.comparison.agreement import Agreement, Tally, Terms, excess, terms_of
+from outrider.assertions.statistics.difference_sequence import DifferenceSequence
+from outrider.assertions.statistics.rate_sequence import RateSequence
 from outrider.behavioral_tests.statistics import wilson_interval
 
 LOOKS, MARGIN = 8, 0.02

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from benchmarks.figure import Figure, show_table
 from outrider.assertions import Batch
-from outrider.assertions.verdict import records_needed, talk_measures
+from outrider.assertions.comparison.verdict import records_needed, talk_measures
 from outrider.monitor.compare.answers import Answers
 from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.run import ComparisonRun, drive

@@ -8,8 +8,8 @@ import numpy as np
 
 from benchmarks.assertions._llm_fit import dialogue
 from benchmarks.figure import Figure
+from outrider.assertions.flags.threshold import fit_threshold
 from outrider.assertions.library.groundedness import groundedness
-from outrider.assertions.threshold import fit_threshold
 
 LABELS, DRAWS, DEFAULT = 50, 100, 0.5
 PASSAGES = (1, 5, 20)

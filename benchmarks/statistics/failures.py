@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.figure import Figure
-from outrider.assertions.paired_outcomes import DirectedOutcomes, OutcomeVerdict
-from outrider.assertions.verdict import ERROR
+from outrider.assertions.comparison.paired_outcomes import DirectedOutcomes, OutcomeVerdict
+from outrider.assertions.comparison.verdict import ERROR
 
 RUNS, ROWS, MARGIN = 200, 10_000, 0.02
 PRODUCTION = (0.0, 0.02)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom, multinomial
 
 from benchmarks.figure import Figure
-from outrider.assertions.group_rates import Sums, shares
+from outrider.assertions.statistics.group_rates import Sums, shares
 from outrider.behavioral_tests.statistics import paired_difference, wilson_interval
 
 Floats = NDArray[np.float64]

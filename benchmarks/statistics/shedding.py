@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from benchmarks.figure import Figure
 from outrider.assertions import Batch
-from outrider.assertions.group_rates import Sums, shares, too_few
+from outrider.assertions.statistics.group_rates import Sums, shares, too_few
 from outrider.behavioral_tests.statistics import wilson_interval
 from outrider.monitor.worker.admission import SamplingState, admitted
 

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from benchmarks.figure import Figure
-from outrider.assertions.agreement import EVERYTHING, Measure, Tally, excess
 from outrider.assertions.comparison import StreamComparison
-from outrider.assertions.difference_sequence import DifferenceSequence
-from outrider.assertions.judged import JudgedPairs
-from outrider.assertions.paired_outcomes import DirectedOutcomes
-from outrider.assertions.rate_sequence import RateSequence
-from outrider.assertions.slice_ranking import rank_slices
-from outrider.assertions.verdict import ERROR, MOST_SLICES, verdict_of
+from outrider.assertions.comparison.agreement import EVERYTHING, Measure, Tally, excess
+from outrider.assertions.comparison.judged import JudgedPairs
+from outrider.assertions.comparison.paired_outcomes import DirectedOutcomes
+from outrider.assertions.comparison.slice_ranking import rank_slices
+from outrider.assertions.comparison.verdict import ERROR, MOST_SLICES, verdict_of
+from outrider.assertions.statistics.difference_sequence import DifferenceSequence
+from outrider.assertions.statistics.rate_sequence import RateSequence
 
 Kind = Literal["label", "score", "text"]
 Spread = Literal["alike", "greedier", "more random"]

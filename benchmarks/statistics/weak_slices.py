@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from benchmarks.figure import Figure
-from outrider.assertions.weak_slices import ERROR, WeakSlice, find_weak_slices, holds
+from outrider.assertions.statistics.weak_slices import ERROR, WeakSlice, find_weak_slices, holds
 
 RUNS, PLANTED = 2_000, 200
 ROWS, MANY = 1_500, 6_000

@@ -5,19 +5,19 @@ No I/O, no clock, no network.
 
 from .assertion import Assertion, Level, assertion
 from .batch import Batch
-from .calibration import Calibration, calibrate_boxes
 from .checker import Checker
 from .consistency import Consistency
+from .consistency.calibration import Calibration, calibrate_boxes
+from .consistency.tracker import Frame, IouTracker, MotionTracker, Tracker, Tracks, track
 from .findings import Findings, WeakLabels
 from .flags import AssertionsFired, Flags
-from .group import Group
-from .learned import Observations, learn_observations, rank_tracks
+from .learn.observations import Observations, learn_observations, rank_tracks
 from .loading import load_assertions
 from .predictor import Predictor
 from .selection import Selection, select
 from .stream import StreamingChecker
-from .tracker import Frame, IouTracker, MotionTracker, Tracker, Tracks, track
-from .window import Window
+from .windows.group import Group
+from .windows.window import Window
 
 __all__ = [
     "Assertion",

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from outrider.errors import check_name
 
 from .batch import Batch
+from .batch.pandas_types import is_pandas_null
+from .batch.records import RecordMapping, records
 from .findings import Findings, checked
-from .group import Group
-from .pandas_types import is_pandas_null
-from .records import RecordMapping, records
-from .syntax import lambdas_at, syntax_text
-from .window import Window
+from .texts.syntax import lambdas_at, syntax_text
+from .windows.group import Group
+from .windows.window import Window
 
 Level = Literal["info", "warning", "critical"]
 LEVELS: tuple[Level, ...] = get_args(Level)

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from .assertion import Assertion
 from .batch import Batch
-from .columns import series_values
+from .batch.columns import series_values
+from .batch.pandas_types import is_frame
 from .flags import FiredRows, Flags, flags_of, found_in
-from .group import Group
 from .loading import expanded
-from .pandas_types import is_frame
 from .stream import StreamingChecker
-from .window import Window
-from .window_state import View, WindowState
+from .windows.group import Group
+from .windows.state import View, WindowState
+from .windows.window import Window
 
 
 class Assertions(Protocol):

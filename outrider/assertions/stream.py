@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from .assertion import Assertion
 from .batch import SYSTEM, Batch
-from .entity_rows import concat, take
 from .flags import FiredRows, Flags, Seen, flags_of, found_in
-from .group import Group
-from .window import Window
-from .window_state import View, WindowState
+from .windows.entity_rows import concat, take
+from .windows.group import Group
+from .windows.state import View, WindowState
+from .windows.window import Window
 
 Ints = NDArray[np.int64]
 REMEMBERED = 100_000

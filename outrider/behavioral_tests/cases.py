@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.pandas_types import is_frame, is_series
+from outrider.assertions.batch.pandas_types import is_frame, is_series
 from outrider.data_files import is_json, json_rows, one_table
 from outrider.errors import ConfigError
 

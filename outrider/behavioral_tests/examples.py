@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import row_hashes
+from outrider.assertions.batch.columns import row_hashes
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import entity_codes
-from outrider.assertions.group_rates import Limits, Sums, differences, shares, too_few
+from outrider.assertions.batch.columns import entity_codes
+from outrider.assertions.statistics.group_rates import Limits, Sums, differences, shares, too_few
 
 from .expect.reading import answer, column, numbers
 from .group_figures import LEAST_ROWS, METRICS, UNLABELLED, GroupGap, GroupMetrics, GroupRate, Metric
@@ -69,10 +69,10 @@ def group_metrics(
 
     Notes
     -----
-    Rates have the intervals of :func:`~outrider.assertions.group_rates.shares` (Wilson's, with an effective
-    number of records where weights differ). Where several records name one ``entity``, they are not taken as
-    independent: the variance is that between entities, and a group of fewer than ten (effectively) has the
-    interval [0, 1] and takes part in no gap: too few.
+    Rates have the intervals of :func:`~outrider.assertions.statistics.group_rates.shares` (Wilson's, with an
+    effective number of records where weights differ). Where several records name one ``entity``, they are not
+    taken as independent: the variance is that between entities, and a group of fewer than ten (effectively)
+    has the interval [0, 1] and takes part in no gap: too few.
 
     Calibration is the difference of a mean and a share as if the two were independent; scores that are worth
     anything rise with the outcome, so the interval is wider than it need be, never too narrow. Calibration is

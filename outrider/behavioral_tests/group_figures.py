@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.group_rates import Limits, differences, ratios
+from outrider.assertions.statistics.group_rates import Limits, differences, ratios
 
 if TYPE_CHECKING:
     import pandas as pd

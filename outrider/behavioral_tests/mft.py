@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from outrider.assertions import Batch, Predictor
-from outrider.assertions.bets import check_confidence
+from outrider.assertions.statistics.bets import check_confidence
 
 from .cases import CasesLike, to_cases
 from .examples import Examples

@@ -11,7 +11,7 @@ from outrider.errors import ConfigError
 from .output import Decimal, Delimiter, Json, TextColumns, as_json
 
 if TYPE_CHECKING:
-    from outrider.assertions.threshold import IntervalEstimate, Threshold
+    from outrider.assertions.flags.threshold import IntervalEstimate, Threshold
 
 SCORED = ("ungrounded",)
 
@@ -39,8 +39,8 @@ def calibrate(
     Exit code 1 where its score is not proven to tell wrong answers from right ones.
     """
     from outrider.assertions import Batch
+    from outrider.assertions.flags.threshold import fit_threshold
     from outrider.assertions.library import ungrounded
-    from outrider.assertions.threshold import fit_threshold
 
     from .tables import read_table, table_options
 

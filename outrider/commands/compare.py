@@ -169,7 +169,7 @@ def compare(
 
     Exit code 0 for same, close or better, 1 for different or worse, 6 for undecided.
     """
-    from outrider.assertions.items import checked_agree
+    from outrider.assertions.comparison.items import checked_agree
     from outrider.monitor.compare.askers import AskOptions, asker_of, local_asker, public_hosts
     from outrider.monitor.compare.chat_asker import ChatAsker
     from outrider.monitor.compare.embedder import TextEmbedder

@@ -38,7 +38,7 @@ def check(
 
     Its labels take the place of the model's outputs.
     """
-    from outrider.assertions.validate import label_view
+    from outrider.assertions.flags.validate import label_view
 
     api = connect(config)
     version = version_of(api, name)
@@ -69,7 +69,7 @@ def judged(assertions: "list[Assertion]", view: "Batch") -> "tuple[Flags, dict[s
     One that reads a score, which no label has, is left out; if it raises, that concerns it alone.
     """
     from outrider.assertions import Checker
-    from outrider.assertions.validate import lacking
+    from outrider.assertions.flags.validate import lacking
 
     able, errors = [], {}
     for judge in assertions:
@@ -85,7 +85,7 @@ def judged(assertions: "list[Assertion]", view: "Batch") -> "tuple[Flags, dict[s
 
 
 def _report(flags: "Flags", errors: dict[str, str], top: int) -> dict[str, Any]:
-    from outrider.assertions.validate import suspicious
+    from outrider.assertions.flags.validate import suspicious
 
     rows = max(flags.batch.rows, 1)
     counts: list[dict[str, Any]] = [

@@ -63,7 +63,7 @@ def read_window(
 
 
 def _of_file(path: Path, ts: str | None, options: "TableOptions") -> NamedWindow:
-    from outrider.assertions.batch_schema import is_part
+    from outrider.assertions.batch.schema import is_part
 
     from .tables import read_table
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from outrider.assertions.columns import is_tensor, plain, to_tensor
+from outrider.assertions.batch.columns import is_tensor, plain, to_tensor
 from outrider.dataops.loaders.nested import nested_lists, nested_type
 from outrider.errors import ConfigError
 

@@ -68,10 +68,10 @@ EMPTY = "no profile yet: the first minute with 1,000 records fixes the bins of t
 
 def _of_rows(file: Path | None, dataset: str | None, options: "TableOptions") -> dict[str, Any]:
     """Profile of a table's or dataset version's rows, in bins of their own."""
-    from outrider.assertions.batch_schema import is_part
+    from outrider.assertions.batch.schema import is_part
     from outrider.assertions.profiling import Profile, ProfileLayout
     from outrider.dataset_reference import load_dataset
-    from outrider.monitor.queries.profiles import column_reports
+    from outrider.monitor.views.profiles.reader import column_reports
 
     rows = load_dataset(dataset) if dataset is not None else _table(Path(str(file)), options)
     found = Profile.of(rows, layout := ProfileLayout.fit(rows))
@@ -96,7 +96,7 @@ def _of_rows(file: Path | None, dataset: str | None, options: "TableOptions") ->
 def _table(path: Path, options: "TableOptions") -> "Batch":
     """Rows of a file; columns without a part's name are inputs."""
     from outrider.assertions import Batch
-    from outrider.assertions.batch_schema import MARKS, SYSTEM, is_part
+    from outrider.assertions.batch.schema import MARKS, SYSTEM, is_part
 
     from .tables import read_table
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from outrider.assertions.performance import figure_text
+from outrider.assertions.statistics.performance import figure_text
 
 from .api import connect, one_model
 from .durations import seconds

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import typer
 
-from outrider.assertions.columns import plain
+from outrider.assertions.batch.columns import plain
 from outrider.data_files import LeftOut, TableOptions
 from outrider.data_files import read_table as read_file
 

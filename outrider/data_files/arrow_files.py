@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import from_values
+from outrider.assertions.batch.columns import from_values
 from outrider.errors import ConfigError
 
 from .arrow_texts import NOT_UTF8, readable_column

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from outrider.assertions.batch_schema import PARTS
-from outrider.assertions.columns import as_type, from_values, wider_type
+from outrider.assertions.batch.columns import as_type, from_values, wider_type
+from outrider.assertions.batch.schema import PARTS
 from outrider.errors import ConfigError, NothingToRead
 
 from .left_out import LeftOut

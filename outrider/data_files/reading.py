@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from outrider.assertions.batch_schema import PARTS
+from outrider.assertions.batch.schema import PARTS
 from outrider.errors import ConfigError, NothingToRead
 
 from .arrow_files import table_parts

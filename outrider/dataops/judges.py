@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
-from outrider.assertions.matching import spelled_like
+from outrider.assertions.comparison.matching import spelled_like
 
 from .ledger.counters import add_counts, read_counts
 from .state.improvement_tables import Label

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.behavioral_tests import perturb
 from outrider.behavioral_tests.perturb import Perturbation
 

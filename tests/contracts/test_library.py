@@ -15,7 +15,7 @@ from outrider.assertions import Assertion, Batch
 from outrider.assertions.catalogue import entries
 from outrider.assertions.checker import severities_of
 from outrider.assertions.library.reading import codes
-from outrider.assertions.window_state import WindowState
+from outrider.assertions.windows.state import WindowState
 
 from .library_cases import CASES, Case, revisions, traffic
 

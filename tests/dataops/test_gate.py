@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from outrider.assertions.estimation import Estimate
-from outrider.assertions.loss_bounds import excess, relative_excess
+from outrider.assertions.statistics.estimation import Estimate
+from outrider.assertions.statistics.loss_bounds import excess, relative_excess
 from outrider.behavioral_tests import wilson_interval
 from outrider.dataops.improvement.gate import (
     SIGNIFICANCE,

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from outrider.assertions.loss_bounds import Excess
+from outrider.assertions.statistics.loss_bounds import Excess
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.improvement.gate import (
     Evidence,

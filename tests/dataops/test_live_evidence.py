@@ -16,8 +16,8 @@ from benchmarks.improvement.live_evidence import (
     records_until_refused,
     simulate,
 )
-from outrider.assertions.bets import UNIT_BETS
-from outrider.assertions.difference_sequence import DifferenceSequence, mean_bounds
+from outrider.assertions.statistics.bets import UNIT_BETS
+from outrider.assertions.statistics.difference_sequence import DifferenceSequence, mean_bounds
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.improvement.entity_hours import LEAST_STAKE
 from outrider.dataops.improvement.gate import ShadowEvidence, judge_shadow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Engine, insert
 
-from outrider.assertions.bets import weight_classes
+from outrider.assertions.statistics.bets import weight_classes
 from outrider.dataops.ledger import losses
 from outrider.dataops.ledger.losses import BLOCK, FirstOutcome, count_losses
 from outrider.dataops.ledger.measures import buckets_of

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Engine
 
-from outrider.assertions.matching import same
-from outrider.assertions.typed_text import read_typed
+from outrider.assertions.comparison.matching import same
+from outrider.assertions.comparison.typed_text import read_typed
 from outrider.dataops.erasure.state_rows import erase_rows_of, name_gone
 from outrider.dataops.erasure.target import ErasureTarget, Found
 from outrider.dataops.erasure.texts import Quotations
@@ -22,9 +22,10 @@ from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.class_words import NUMBER, class_word
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cube import roll_up
 from outrider.dataops.ledger.losses import OF_LABEL
 from outrider.dataops.ledger.measures import RATIO, buckets_of
-from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, minutes_of, roll_up
+from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, minutes_of
 from outrider.dataops.ledger.outcomes import LabelledRow, outcomes_of
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.database import write

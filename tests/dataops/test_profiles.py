@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import tensor_array
+from outrider.assertions.batch.columns import tensor_array
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.assertions.profiling import Profile, ProfileLayout, merged
-from outrider.assertions.typed_text import text_of
 from outrider.dataops.erasure.state_rows import erase_rows_of, name_gone
 from outrider.dataops.erasure.target import ErasureTarget, Found
 from outrider.dataops.erasure.texts import Quotations

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from outrider.assertions.agreement import EVERYTHING, Tally
 from outrider.assertions.comparison import StreamComparison
-from outrider.assertions.difference_sequence import DifferenceSequence
-from outrider.assertions.rate_sequence import RateSequence
-from outrider.assertions.verdict import CandidateVerdict, MeasureVerdict, Word, stream_verdict
+from outrider.assertions.comparison.agreement import EVERYTHING, Tally
+from outrider.assertions.comparison.verdict import CandidateVerdict, MeasureVerdict, Word, stream_verdict
+from outrider.assertions.statistics.difference_sequence import DifferenceSequence
+from outrider.assertions.statistics.rate_sequence import RateSequence
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 
 

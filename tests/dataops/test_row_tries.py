@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from scipy.stats import norm
 
-from outrider.assertions.columns import tensor_array
+from outrider.assertions.batch.columns import tensor_array
 from outrider.dataops.improvement.gate import error_of
 from outrider.dataops.improvement.row_tries import count_try, row_keys, rows_to_judge_by, tries_of
 from outrider.dataops.state.database import write

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from outrider.assertions.loss_bounds import bound_of_mean
-from outrider.assertions.matching import is_numeric
+from outrider.assertions.comparison.matching import is_numeric
+from outrider.assertions.statistics.loss_bounds import bound_of_mean
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.improvement.entity_hours import LEAST_STAKE, EntityHours
 from outrider.dataops.improvement.paired_labels import LabelledPairs, _paired, _Rows

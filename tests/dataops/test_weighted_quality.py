@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, Engine, insert
 
-from outrider.assertions.quality import Rate, WeightedRate, rate_of
+from outrider.assertions.flags.quality import Rate, WeightedRate, rate_of
 from outrider.assertions.selection import Policy
 from outrider.dataops.flags import quality
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
-from outrider.monitor.queries.overview import read_overview
+from outrider.monitor.views.overview.reader import read_overview
 from tests.databases import migrated
 from tests.dataops.label_requests import request_labels
 

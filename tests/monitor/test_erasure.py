@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from outrider.assertions import Batch, Window
-from outrider.assertions.window_state import WindowState
+from outrider.assertions.windows.state import WindowState
 from outrider.dataops.datasets import changes, versions
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure import pending
@@ -26,15 +26,13 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.dataops.triggers.decision import Evaluation
 from outrider.dataops.triggers.evaluation_log import TriggerMemory, remember
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.process.folder_lock import take_folder
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
-from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 from tests.end_to_end.service import outrider, write_project
+from tests.monitor.services import every_app
 from tests.scan import needles, places
 
 from . import payload_project
@@ -262,7 +260,9 @@ def test_two_erasures_that_wait_are_both_carried_out(bench: Workbench) -> None:
     assert len(complete(place_of(bench.settings))) == 2
     assert places(folder, [*MARKERS, b'"0-1"']) == []
     names = ErasedNames.of_folder(folder)
-    assert names.faults(RequestPart("toy", [0, 1, 2], {"id": ["zq7f-0", "0-1", "0-2"]})).rows.tolist() == [
+    found = names.faults(RequestPart("toy", [0, 1, 2], {"id": ["zq7f-0", "0-1", "0-2"]}))
+    assert found is not None
+    assert found.rows.tolist() == [
         0,
         1,
     ]
@@ -306,11 +306,7 @@ def test_readers_say_that_a_record_was_erased(bench: Workbench) -> None:
     bench.work()
     erase(bench, ErasureTarget((ENTITY,)))
     again = Workbench(bench.config)
-    routers = [
-        read_routes(again.engine, again.journal, models=("toy",), health=dict),
-        web_routes(again.engine, again.journal, models=("toy",)),
-    ]
-    app = build_app(fault=lambda: None, routers=routers)
+    app = every_app(again.engine, again.journal, models=("toy",))
     for path in (f"/v1/records/toy/{own[0]}", f"/m/toy/records/{own[0]}"):
         answer = get(app, path)
         assert (answer.status_code, "was erased; nothing more is stored of it" in answer.text) == (410, True)
@@ -434,7 +430,9 @@ def test_backups_from_before_are_named_and_restored_without_it(bench: Workbench,
             assert journal.last_seq() == 6
         names = ErasedNames.of_folder(folder)
         part = RequestPart("toy", [0, 1], {"id": ["zq7f-0", "0-1"]})
-        assert names.faults(part).rows.tolist() == [0]
+        found = names.faults(part)
+        assert found is not None
+        assert found.rows.tolist() == [0]
         shutil.rmtree(folder)
 
 

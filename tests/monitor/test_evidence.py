@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binomtest
 
 from outrider.assertions import Batch
-from outrider.assertions.quality import Asked
+from outrider.assertions.flags.quality import Asked
 from outrider.behavioral_tests import INV, MFT, Outcome, Suite, wilson_interval
 from outrider.behavioral_tests.compare import compare
 from outrider.dataops.improvement.gate import (

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch, Findings, Window
-from outrider.assertions.window_state import WindowState
+from outrider.assertions.windows.state import WindowState
 from outrider.monitor.host.client import HostClient, HostVerdicts
 from outrider.monitor.process import starved_time
 from tests.forked import LightPopen

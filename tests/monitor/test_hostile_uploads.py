@@ -20,10 +20,10 @@ from outrider.assertions import Batch
 from outrider.dataops.confinement import clean_environment, landlock_version, libraries
 from outrider.dataops.state.database import write
 from outrider.dataops.uploads import check_process, checks
-from outrider.monitor.api.outside import version_uploads
 from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.settings.model_sections import ShadowSettings
 from outrider.monitor.trainer.weights_size import weight_bytes
+from outrider.monitor.views.outside import versions as version_uploads
 from tests.dataops.model_kinds.folders import OPENING
 from tests.forked import forks
 from tests.requirements import require_package

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions.batch import Batch
-from outrider.assertions.columns import tensor_type
+from outrider.assertions.batch.columns import tensor_type
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.intake.decode import Decoded, Decoder
 from outrider.monitor.intake.protocols.tensors import DTYPES

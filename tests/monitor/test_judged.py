@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from outrider.assertions import Assertion, Batch, Findings, Window, assertion
 from outrider.assertions.library import llm
-from outrider.assertions.window_state import WindowState
+from outrider.assertions.windows.state import WindowState
 from outrider.dataops.ledger.commit import Effects
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import HostSettings

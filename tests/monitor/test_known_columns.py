@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from outrider.assertions.batch import TIME, Batch
-from outrider.assertions.columns import tensor_array
+from outrider.assertions.batch.columns import tensor_array
 from outrider.monitor.intake.block_builder import BLOCK_ROWS
 from outrider.monitor.intake.decode import Decoded, Decoder
 from outrider.monitor.intake.schema_book import SchemaBook

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import as_type, common_type, row_hashes
-from outrider.assertions.typed_text import typed_texts
+from outrider.assertions.batch.columns import as_type, common_type, row_hashes
+from outrider.assertions.comparison.typed_text import typed_texts
 from outrider.dataops.journal.journal import SchemaSeen
 from outrider.errors import ConfigError
 from outrider.monitor.http.problem import ProblemError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.queries.overview import read_overview
+from outrider.monitor.views.overview.reader import read_overview
 from tests.end_to_end.service import CHECKS, CONFIG, MODEL, write_project
 
 from .workbench import Workbench, workbench

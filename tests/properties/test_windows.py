@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outrider.assertions import Batch, Group, Window
-from outrider.assertions.window_state import View, WindowState
+from outrider.assertions.windows.state import View, WindowState
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 WINDOWS: list[Window | Group] = [

@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.bets import UNIT_BETS, mean_wealth
+from outrider.assertions.statistics.bets import UNIT_BETS, mean_wealth
 
 Floats = NDArray[np.float64]
 

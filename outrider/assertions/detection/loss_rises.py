@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.bets import mean_wealth
+from outrider.assertions.statistics.bets import mean_wealth
 
 from .rises import largest_ratio
 

@@ -6,7 +6,7 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.bets import UNIT_BETS, mean_wealth
+from outrider.assertions.statistics.bets import UNIT_BETS, mean_wealth
 
 Floats = NDArray[np.float64]
 Side = Literal["up", "down"]

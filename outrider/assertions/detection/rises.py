@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.bets import UNIT_BETS, mean_wealth
+from outrider.assertions.statistics.bets import UNIT_BETS, mean_wealth
 
 from .spread import Spread
 

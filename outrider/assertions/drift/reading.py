@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import is_tensor, to_tensor
-from outrider.assertions.pandas_types import is_frame, is_series
-from outrider.assertions.record_columns import RecordColumns
+from outrider.assertions.batch.columns import is_tensor, to_tensor
+from outrider.assertions.batch.pandas_types import is_frame, is_series
+from outrider.assertions.batch.record_columns import RecordColumns
 
 Kind: TypeAlias = Literal["number", "category", "text", "vector"]
 WORDS: dict[Kind, str] = {

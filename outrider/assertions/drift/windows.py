@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions.batch_schema import MARKS, SYSTEM, is_part
+from outrider.assertions.batch.schema import MARKS, SYSTEM, is_part
 
 from .reading import NotCompared, arrow_of, columns_of
 from .sampling import WindowSample, sample_of

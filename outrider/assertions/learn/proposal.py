@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from outrider.assertions import library
 from outrider.assertions.assertion import Assertion
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.errors import ConfigError
 
 Kind: TypeAlias = Literal[

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from outrider.assertions.assertion import Assertion
 from outrider.assertions.batch import Batch
 from outrider.assertions.checker import severities_of
-from outrider.assertions.clusters import Clusters
-from outrider.assertions.loss_bounds import design_effect
+from outrider.assertions.statistics.clusters import Clusters
+from outrider.assertions.statistics.loss_bounds import design_effect
 
 from .drift import drifting
 from .faults import check_units, faults

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import library
 from outrider.assertions.batch import Batch
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.assertions.library.reading import arrow, earlier, numbers
 
 from .proposal import Kind

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.boxes import SIDES, overlap_of_pairs
+from outrider.assertions.consistency.boxes import SIDES, overlap_of_pairs
+from outrider.assertions.consistency.scene import objects_of
 from outrider.assertions.findings import CorrectionKind, Findings, WeakLabels
-from outrider.assertions.scene import objects_of
 
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]

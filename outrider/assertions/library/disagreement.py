@@ -10,7 +10,7 @@ import numpy as np
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.matching import matches
+from outrider.assertions.comparison.matching import matches
 
 from .reading import Bools, Floats, arrow, graded, numbers, valid, vectors
 

@@ -6,8 +6,8 @@ import numpy as np
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.group_rates import Limits, Sums, differences, shares
-from outrider.assertions.window import Window
+from outrider.assertions.statistics.group_rates import Limits, Sums, differences, shares
+from outrider.assertions.windows.window import Window
 
 from .reading import Bools, Floats, Ints, arrow, codes, earlier, graded, numbers, short, valid
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.words import IN_WORD
+from outrider.assertions.texts.words import IN_WORD
 
 from .texts import text_column
 

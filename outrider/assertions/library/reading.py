@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.batch import Batch
-from outrider.assertions.columns import is_tensor, to_tensor
+from outrider.assertions.batch.columns import is_tensor, to_tensor
 
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 
 from .reading import Bools, Floats, arrow, codes, fired, graded, lists, parents, short, valid, vectors
 

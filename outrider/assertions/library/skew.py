@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.columns import from_values
+from outrider.assertions.batch.columns import from_values
 
 from .reading import Floats, arrow, values
 

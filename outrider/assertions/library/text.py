@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.words import has_unspaced, word_counts, words
+from outrider.assertions.texts.words import has_unspaced, word_counts, words
 
 from .languages import detect_language, language
 from .personal import find_personal_data, personal_data

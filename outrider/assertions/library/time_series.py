@@ -10,7 +10,7 @@ import numpy as np
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.window import Window
+from outrider.assertions.windows.window import Window
 
 from .reading import Floats, arrow, before, codes, earlier, fired, graded, numbers, short, valid
 

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from outrider.assertions.assertion import Assertion, Level, assertion
 from outrider.assertions.batch import Batch
-from outrider.assertions.boxes import SIDES
-from outrider.assertions.calibration import Calibration
 from outrider.assertions.consistency import Check, Consistency, Interpolate
-from outrider.assertions.scene import objects_of, seen_by_id
-from outrider.assertions.tracker import MotionTracker, Tracker
-from outrider.assertions.window import Window
+from outrider.assertions.consistency.boxes import SIDES
+from outrider.assertions.consistency.calibration import Calibration
+from outrider.assertions.consistency.scene import objects_of, seen_by_id
+from outrider.assertions.consistency.tracker import MotionTracker, Tracker
+from outrider.assertions.windows.window import Window
 
 NO_SCORE = np.zeros(0, dtype=np.int64)
 TRUSTED = 0.85

@@ -44,7 +44,7 @@ def registers_of_numbers(values: NDArray[np.int64] | NDArray[np.float64]) -> Reg
 
 
 def _mix(values: NDArray[np.uint64]) -> None:
-    """Finalise in place as :func:`~outrider.assertions.columns.mix` does."""
+    """Finalise in place as :func:`~outrider.assertions.batch.columns.mix` does."""
     shifted = np.empty_like(values)
     for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         np.right_shift(values, np.uint64(bits), out=shifted)

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.batch import Batch
-from outrider.assertions.columns import is_tensor, to_tensor
-from outrider.assertions.words import are_texts
+from outrider.assertions.batch.columns import is_tensor, to_tensor
+from outrider.assertions.texts.words import are_texts
 
 Source: TypeAlias = Literal["number", "category", "text", "image", "vector", "list", "none"]
 PARTS = ("inputs.", "outputs.", "attrs.")
@@ -108,7 +108,7 @@ def narrowed(batch: Batch) -> Batch:
 
     Examples
     --------
-    >>> from outrider.assertions.columns import tensor_array
+    >>> from outrider.assertions.batch.columns import tensor_array
     >>> images = tensor_array(np.zeros((2, 64, 64)))
     >>> sorted(batch_columns(narrowed(Batch.from_columns({"inputs.image": images}, model="m"))))
     ['inputs.image#brightness', 'inputs.image#sharpness']

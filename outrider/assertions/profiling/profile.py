@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.batch import Batch
-from outrider.assertions.columns import row_hashes
+from outrider.assertions.batch.columns import row_hashes
 
 from .cells import FIRST, LAST, MOST, Floats, Ints, cells_around, count_cells
 from .distinct import REGISTERS, Registers, registers_of, registers_of_numbers

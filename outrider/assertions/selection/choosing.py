@@ -46,7 +46,7 @@ class Selection:
     floor
         Least probability that any of them had in this draw, times ``population``: the audit share, or 1.0
         once the policy had nothing left. The three give the weights of
-        :func:`~outrider.assertions.estimation.selection_weights`.
+        :func:`~outrider.assertions.statistics.estimation.selection_weights`.
     """
 
     rows: Rows
@@ -123,8 +123,8 @@ def select(
         classes): needed by ``badge``, used by ``adaptive``.
     audit_share
         Share of the draws that take any unlabelled record alike, whatever fired: what makes estimates from
-        these labels honest (:mod:`outrider.assertions.estimation`). A policy that has nothing left is all
-        audit; with 0.0 the round ends there, and its labels are no sample of anything.
+        these labels honest (:mod:`outrider.assertions.statistics.estimation`). A policy that has nothing
+        left is all audit; with 0.0 the round ends there, and its labels are no sample of anything.
     fallback
         What ``bal`` does in a round in which no assertion's fires fell.
 

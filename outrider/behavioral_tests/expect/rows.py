@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.matching import class_numbers, matches
+from outrider.assertions.comparison.matching import class_numbers, matches
 
 from .reading import (
     Floats,

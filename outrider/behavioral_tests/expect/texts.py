@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.differences import overlap
-from outrider.assertions.words import UNSPACED, words
+from outrider.assertions.comparison.differences import overlap
+from outrider.assertions.texts.words import UNSPACED, words
 
 from .reading import Floats, answer, judged, missing
 from .rule import Rule, named

@@ -20,7 +20,6 @@ from .model_events import ModelEvent, nearest_event
 from .silence import SILENT
 
 ASSERTION = "assertion"
-"""What is silent, in details of an incident."""
 _LEAST_FAILURES = 3
 _COLUMN = re.compile(r"no column '([^'\n]+)'")
 _ERROR = re.compile(r"(?:^|\n)(?:[\w.]+\.)?(\w+)(?::[^\n]*)?\s*$")
@@ -29,12 +28,9 @@ _ASSERTIONS, _STRIKE = table_of(AssertionRow), table_of(Strike)
 
 @dataclass(slots=True)
 class JudgedNotes:
-    """Notes of when a model's assertions last judged, by the minute."""
-
     _minutes: dict[str, int] = field(default_factory=dict)
 
     def note(self, connection: Connection, effects: Effects, *, now_us: int) -> None:
-        """Note the assertions that judged a unit of the champion."""
         if effects.slot == BACKFILL:
             return
         minute = minute_of(now_us)
@@ -48,19 +44,16 @@ class JudgedNotes:
 
 @dataclass(frozen=True, slots=True)
 class SilentAssertion:
-    """Assertion that has failed in each unit since its last verdict."""
-
     name: str
     judged_us: int
     first_us: int
-    """Of the failures."""
     failures: int
     reason: str
     detail: str
 
     @property
     def column(self) -> str | None:
-        """Column that is gone; None where another fault is to blame."""
+        """Column that is gone; None for another fault."""
         found = _COLUMN.search(self.detail)
         return None if found is None else found[1]
 
@@ -74,14 +67,12 @@ class SilentAssertion:
 
     @property
     def sentence(self) -> str:
-        """One line for people."""
         return (
             f"{self.name} has given no verdict since {iso(self.judged_us)}: it failed on {self.failures} "
             f"blocks, {self.fault}"
         )
 
     def details(self, model: str, event: ModelEvent | None) -> dict[str, Any]:
-        """Details of an incident as JSON."""
         first = iso(self.first_us)
         return {
             "silent": ASSERTION,
@@ -96,17 +87,15 @@ class SilentAssertion:
 
 @dataclass(slots=True)
 class AssertionSilenceIncidents:
-    """Incidents of assertions that stopped, over with the next verdict."""
+    """Incidents of assertions that stopped judging, resolved by the next verdict."""
 
     writer: IncidentWriter
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == SILENT and row.details.get("silent") == ASSERTION)
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """Open and end incidents."""
         judged = self._judged(connection, now_us)
         standing = set()
         for row in rows:
@@ -127,14 +116,14 @@ class AssertionSilenceIncidents:
                 self.writer.open(connection, made)
 
     def _event(self, connection: Connection, one: SilentAssertion) -> ModelEvent | None:
-        """Event between a day before the last verdict and the first failure, the nearest to that."""
+        """Event between a day before the last verdict and the first failure, nearest to the failure."""
         since_us = one.judged_us - DAY_US
         return nearest_event(
             connection, self.writer.model, since_us=since_us, until_us=one.first_us, onset_us=one.first_us
         )
 
     def _judged(self, connection: Connection, now_us: int) -> dict[str, int]:
-        """Last verdict of each assertion that is to judge, whatever its revision; 0 for none yet."""
+        """Last verdict of each active assertion over all revisions; 0 for none."""
         own = _ASSERTIONS.c.model == self.writer.model, _ASSERTIONS.c.kind == "assertion"
         last = select(_ASSERTIONS.c.name, func.max(_ASSERTIONS.c.judged_us)).where(*own)
         judged = dict(map(tuple, connection.execute(last.group_by(_ASSERTIONS.c.name))))
@@ -145,7 +134,7 @@ class AssertionSilenceIncidents:
     def _silent(
         self, connection: Connection, judged: Mapping[str, int], now_us: int
     ) -> list[SilentAssertion]:
-        """Assertions that judged once, and have failed alone for ``quiet_s``."""
+        """Assertions that judged once, and have only failed for ``quiet_s``."""
         before_us = now_us - int(self.writer.rule.quiet_s * 1e6)
         late = {name: us for name, us in judged.items() if 0 < us < before_us}
         if not late:

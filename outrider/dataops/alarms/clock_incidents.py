@@ -19,17 +19,15 @@ _INCIDENT = table_of(Incident)
 
 @dataclass(slots=True)
 class EventTimeIncidents:
-    """Incidents of event times, one per model, over by silence."""
+    """Incidents of event times, one per model, resolved by silence."""
 
     writer: IncidentWriter
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == EVENT_TIME)
 
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
-        """Open, count and end an incident."""
         standing: Row[Any] | None = None
         for row in rows:
             if is_unmuted(row, unit.now_us) and unit.ahead:
@@ -50,37 +48,27 @@ class EventTimeIncidents:
 
 @dataclass(slots=True)
 class ServiceClockIncidents:
-    """Incident of no model: the service's clock was set.
-
-    An hour without a step ends the incident.
-    """
+    """Incident of no model: the service's clock was set. Resolved after an hour without a step."""
 
     writer: IncidentWriter
     steps: Callable[[], Sequence[Step]]
-    """Every step of the service's clock that the journal knows."""
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == CLOCK)
 
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
-        """End an incident."""
         for row in rows:
             if self.is_steady(row, now_us=unit.now_us, seq=unit.seq):
                 self.writer.resolve(connection, row, unit.now_us, why="steady for an hour")
 
     def is_steady(self, row: Row[Any], *, now_us: int, seq: int) -> bool:
-        """True where the model has passed an hour without a step."""
         if any(step.seq >= seq for step in self.steps()) or row.muted_until_us > now_us:
             return False
         return bool(row.last_flag_us < now_us - int(STEADY_S * 1e6))
 
     def step(self, connection: Connection, *, by_us: int, seq: int) -> None:
-        """Shift the model's incidents over a step; tell of the step once.
-
-        Once for all models.
-        """
+        """Shift the model's incidents over a step; announce the step once for all models."""
         self._shift(connection, by_us)
         steps = [step for step in self.steps() if step.seq <= seq]
         if not steps:
@@ -107,7 +95,7 @@ class ServiceClockIncidents:
         self.writer.open(connection, replace(made, id=f"{_CLOCK_ID}{newest.seq}", model=""))
 
     def _shift(self, connection: Connection, by_us: int) -> None:
-        """Let what is not over yet last as long as it would have."""
+        """Shift deadlines of unresolved incidents."""
         last, muted = _INCIDENT.c.last_flag_us, _INCIDENT.c.muted_until_us
         own = (_INCIDENT.c.model == self.writer.model) & (_INCIDENT.c.status != "resolved")
         connection.execute(update(_INCIDENT).where(own).values(last_flag_us=last + by_us))
@@ -116,5 +104,4 @@ class ServiceClockIncidents:
 
 
 def _opened_at(incident: str) -> int:
-    """Border with which an incident of the service's clock began."""
     return int(incident.removeprefix(_CLOCK_ID))

@@ -26,11 +26,9 @@ class CriticalIncidents:
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == FLAGS and row.level == "critical")
 
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
-        """Open one incident per assertion, count flags, end by silence."""
         fired: dict[str, list[NewFlags]] = {}
         for (assertion, _), members in unit.flags.items():
             if members[0].level == "critical":
@@ -49,7 +47,6 @@ class CriticalIncidents:
             self._open(connection, assertion, new, unit.now_us)
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:  # noqa: ARG002
-        """Rank the slices of open incidents by the minutes since."""
         for row in rows:
             alarm = RateAlarm(row.assertion, ALL, 0.0, *(minute_of(row.opened_us),) * 3)
             told = causes(self.counts, [row.assertion], alarm, self.writer.rule)

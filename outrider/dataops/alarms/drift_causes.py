@@ -11,26 +11,23 @@ from outrider.assertions.detection import onset_interval
 from outrider.assertions.detection.rises import largest_ratio
 from outrider.assertions.drift.share_watch import ShareWatch
 from outrider.assertions.drift.shares import ColumnShare
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 
 from .drift_streams import DriftStreams, StreamCounts
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _ALL_OF = 0.99
-"""Share of nulls from which a column is said to be silent."""
+"""Share of nulls from which a column counts as silent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareEstimate:
-    """Share with the number of its observations that count."""
-
     share: float
     seen: float
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's, at 95 %."""
         if self.seen <= 0:
             return 0.0, 1.0
         low, high = wilson_interval(self.share * self.seen, self.seen)
@@ -41,12 +38,8 @@ class ShareEstimate:
 class ColumnChange:
     """Change of a column's share, of all records or a slice.
 
-    Attributes
-    ----------
-    weight
-        Logarithm of the likelihood ratio, >= 0: the larger, the more it explains.
-    first, onset, last
-        Windows of the history, counted from 0; ``last`` is included.
+    ``weight`` is the log likelihood ratio, >= 0; ``first``, ``onset`` and ``last`` are windows of the
+    history from 0.
     """
 
     stream: int
@@ -62,7 +55,7 @@ class ColumnChange:
 
     @property
     def is_large(self) -> bool:
-        """True for a difference that counts, of unseen and gone an increase."""
+        """True for a difference that counts; of unseen and gone values only an increase."""
         difference = self.now.share - self.before.share
         return (
             difference if self.share.change in ("unseen", "gone") else abs(difference)
@@ -70,13 +63,11 @@ class ColumnChange:
 
     @property
     def is_silent(self) -> bool:
-        """True where a column that was heard says nothing now."""
         is_null = self.share.change == "missing" and self.now.share >= _ALL_OF
         return self.share.change == "gone" or is_null or self.is_constant
 
     @property
     def words(self) -> str:
-        """Sentence about the change."""
         if self.is_constant:
             return "values of one bin alone"
         return self.share.words(self.before.share, self.now.share)
@@ -84,14 +75,12 @@ class ColumnChange:
 
 @dataclass(frozen=True, slots=True)
 class DriftHistory:
-    """Windows up to the newest, beside their watch and its reference."""
-
     streams: DriftStreams
     watch: ShareWatch
     counts: StreamCounts
 
     def changes(self, alarms: Bools) -> list[ColumnChange]:
-        """Largest change of each column that alarms, the most certain first."""
+        """Largest change of each alarming column, the most certain first."""
         hits, seen = self.watch.dispersion.effective(self.counts.hits, self.counts.seen)
         risen = self.watch.has_risen()
         best: dict[str, ColumnChange] = {}
@@ -104,7 +93,6 @@ class DriftHistory:
         return sorted(best.values(), key=lambda one: -one.weight)
 
     def _onset(self, stream: int, won: Floats, seen: Floats) -> tuple[int, int, int]:
-        """First, likeliest and last window of an onset."""
         if not self.streams.dataset:
             found = onset_interval(won, seen)
             return found.first, found.block, found.last
@@ -115,10 +103,6 @@ class DriftHistory:
         return found.first - 1, found.block - 1, found.last - 1
 
     def causes(self, changes: Sequence[ColumnChange], *, alpha: float) -> list[ColumnChange]:
-        """Columns and slices that changed at the onset of ``changes``, ranked.
-
-        Those that noise explains as well are left out.
-        """
         hits, seen = self.watch.dispersion.effective(self.counts.hits, self.counts.seen)
         first = changes[0]
         streams = self.streams.of(one.share.column for one in changes)

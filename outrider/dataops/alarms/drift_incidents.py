@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
-from outrider.assertions.performance import number_text
 from outrider.assertions.profiling import RANKS, ColumnSummary, summaries
+from outrider.assertions.statistics.performance import number_text
 from outrider.dataops.ledger.stored_profiles import ProfileRange, read_profile
 from outrider.dataops.state.tables import Incident, table_of
 
@@ -27,39 +27,34 @@ from .stored_incidents import PERSON
 
 DRIFT = "drift"
 COLUMN = "column"
-"""What is silent."""
 _AT_ONCE = 24
-"""Windows that are looked at in one minute, after a pause."""
+"""Windows examined in one minute, after a pause."""
 _OTHER_REFERENCE = "another reference has begun: a version was promoted, or a person said what is normal"
 _RECENT = 3
-"""Windows that say whether a column is what it was."""
+"""Windows that decide whether a column has recovered."""
 _ENOUGH = 10.0
-"""Observations without which a share says nothing."""
+"""Observations below which a share says nothing."""
 _INCIDENT = table_of(Incident)
 
 
 @dataclass(slots=True)
 class DriftIncidents:
-    """Incidents of columns, one for each onset.
+    """Incidents of columns, one for each onset, resolved once the first column has recovered.
 
-    They are over once the first column is what it was.
-
-    Drift without measured loss is of level ``info``: a ticket. A column that was heard and is gone, null or
-    constant is of kind ``silence``.
+    Drift without measured loss is of level ``info``; a column that is gone, null or constant is of kind
+    ``silence``.
     """
 
     writer: IncidentWriter
     watch: DriftWatch
     _recent: list[StreamCounts] = field(default_factory=list)
-    """Newest windows while an incident stands."""
+    """Newest windows while an incident is open."""
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of a column."""
         return bool(row.kind == DRIFT or (row.kind == SILENT and row.details.get("silent") == COLUMN))
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """Look at the windows that are complete, open and end incidents."""
         self.watch.load(connection)
         self._take_as_normal(connection, now_us)
         standing = self._left(connection, rows, now_us, is_over=self._is_asked_for)
@@ -73,7 +68,7 @@ class DriftIncidents:
         self.watch.store(connection)
 
     def _take_as_normal(self, connection: Connection, now_us: int) -> None:
-        """Let what came since the onset be the reference where a person resolved an incident."""
+        """Make the windows since the onset the reference where a person resolved an incident."""
         if self.watch.reference is None:
             return
         begun_us = self.watch.reference.begun_us
@@ -95,7 +90,7 @@ class DriftIncidents:
         *,
         is_over: Callable[[Row[Any], int], str],
     ) -> list[Row[Any]]:
-        """Resolve the incidents that are over; the others."""
+        """Resolve recovered incidents; returns the others."""
         left = []
         for row in rows:
             if why := is_over(row, now_us):
@@ -106,14 +101,13 @@ class DriftIncidents:
         return left
 
     def _is_asked_for(self, row: Row[Any], now_us: int) -> str:
-        """Reason to end an incident whatever its column does; empty without any."""
+        """Reason to resolve an incident whatever its column does; empty without any."""
         reference = self.watch.reference
         if reference is not None and row.opened_us < reference.begun_us:
             return _OTHER_REFERENCE
         return UNMUTED if is_unmuted(row, now_us) else ""
 
     def _recovered(self, row: Row[Any], now_us: int) -> str:
-        """Reason that a column is what it was; empty while it is not."""
         del now_us  # windows say how much time has passed
         reference = self.watch.reference
         assert reference is not None
@@ -133,7 +127,7 @@ class DriftIncidents:
         return f"{first['assertion']} is what it was before, for {_RECENT} windows"
 
     def _restart(self, row: Row[Any]) -> None:
-        """Let the streams of an incident that is over begin anew."""
+        """Reset the streams of a resolved incident."""
         reference = self.watch.reference
         if reference is not None and reference.watch is not None:
             reference.watch.restart(_streams_of(reference, [row]))
@@ -141,7 +135,7 @@ class DriftIncidents:
     def _decide(
         self, connection: Connection, standing: list[Row[Any]], counts: StreamCounts, now_us: int
     ) -> list[Row[Any]]:
-        """Open incidents of what alarms behind a window, or join those of one onset; all that stand."""
+        """Open incidents of what alarms after a window, or join those of one onset; returns all open ones."""
         reference = self.watch.reference
         assert reference is not None
         assert reference.watch is not None
@@ -176,7 +170,6 @@ class DriftIncidents:
         self.writer.open(connection, made)
 
     def _join(self, connection: Connection, row: Row[Any], ticket: "_Ticket") -> None:
-        """Add columns to an incident of the same onset."""
         known = {(one["assertion"], one["slice"]) for one in row.details["explained_by"]}
         fresh = [
             one for one in self._causes(connection, ticket) if (one["assertion"], one["slice"]) not in known
@@ -189,7 +182,6 @@ class DriftIncidents:
         return [_cause(one, medians.get(one.share.column, "")) for one in ticket.told[:MOST_CAUSES_TOLD]]
 
     def _details(self, connection: Connection, ticket: "_Ticket") -> dict[str, Any]:
-        """Details of an incident as JSON."""
         writer, reference, first = self.writer, self.watch.reference, ticket.first
         assert reference is not None
         times = ticket.times
@@ -212,7 +204,7 @@ class DriftIncidents:
         } | ({"silent": COLUMN} if first.is_silent else {})  # fmt: skip
 
     def _medians(self, connection: Connection, ticket: "_Ticket") -> dict[str, str]:
-        """Medians of columns of numbers before and since, as sentences; estimates, which decide nothing."""
+        """Medians of numeric columns before and since, as sentences; they decide nothing."""
         wanted = [one.share.column for one in ticket.told if one.share.change == "above"]
         reference, onset_us = self.watch.reference, ticket.times[1]
         if not wanted or reference is None:
@@ -234,8 +226,6 @@ class DriftIncidents:
 
 @dataclass(frozen=True, slots=True)
 class _Ticket:
-    """Changes of one onset, ranked, with their windows."""
-
     history: DriftHistory
     told: Sequence[ColumnChange]
     begin_us: int
@@ -243,23 +233,20 @@ class _Ticket:
 
     @property
     def first(self) -> ColumnChange:
-        """Change that explains most."""
         return self.told[0]
 
     @property
     def kind(self) -> str:
-        """Kind of the incident."""
         return SILENT if self.first.is_silent else DRIFT
 
     @property
     def times(self) -> tuple[int, int, int]:
-        """First possible time of the onset, the likeliest, and the end of the last."""
+        """First, likeliest and last time of the onset."""
         first = self.first
         at = [self.begin_us + window * self.width_us for window in (first.first, first.onset, first.last + 1)]
         return at[0], at[1], at[2]
 
     def is_of(self, row: Row[Any]) -> bool:
-        """True where an incident may have the same onset."""
         onset = row.details["onset"]
         return (
             row.kind == self.kind
@@ -269,7 +256,6 @@ class _Ticket:
 
 
 def drift_page(model: str, part: str, reference: DriftReference, *, since_us: int) -> str:
-    """Path of the page of a model's drift since a time."""
     since = max(since_us, reference.until_us)
     known = f"{iso(reference.since_us)}..{iso(reference.until_us)}"
     wanted = {"since": iso(since), "until": iso(reference.next_us), "reference": known}
@@ -277,7 +263,6 @@ def drift_page(model: str, part: str, reference: DriftReference, *, since_us: in
 
 
 def _streams_of(reference: DriftReference, rows: Sequence[Row[Any]]) -> NDArray[np.bool_]:
-    """Streams of the columns that incidents are about, shape (streams,)."""
     columns = {one["assertion"] for row in rows for one in row.details.get("explained_by", ())}
     found = np.zeros(reference.streams.size, dtype=np.bool_)
     found[reference.streams.of(columns)] = True
@@ -289,7 +274,6 @@ def _part(change: ColumnChange) -> str:
 
 
 def _action(change: ColumnChange) -> str:
-    """Proposed next step: ``check_sender``, ``label`` or ``retrain``."""
     if change.is_silent or change.share.change in ("unseen", "missing"):
         return "check_sender"
     return "label" if change.share.column.startswith("outputs.") else "retrain"
@@ -309,7 +293,6 @@ def _estimate(found: ShareEstimate) -> dict[str, float]:
 
 
 def _sentence(details: dict[str, Any]) -> str:
-    """One line of an explanation."""
     first, *rest = details["explained_by"]
     where = f" on slice {first['slice']}" if first["slice"] else ""
     others = [name for name in dict.fromkeys(one["assertion"] for one in rest) if name != first["assertion"]]

@@ -18,56 +18,42 @@ from .minute_counts import ALL
 
 Floats = NDArray[np.float64]
 MOST_SLICES = 16
-"""Slices that are watched, those with the most records in the reference.
-
-Each has a stream, with windows of a week, for every share of every column.
-"""
+"""Slices that are watched, those with the most records in the reference."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriftStreams:
     """Shares of all records, then of each slice, in one order.
 
-    Attributes
-    ----------
-    slices
-        ``ALL`` first.
-    dataset
-        Dataset version that inputs of all records are held against; empty without one.
+    ``slices`` begins with ``ALL``; ``dataset`` is the version that inputs of all records are compared
+    with, or empty.
     """
 
     shares: tuple[ColumnShare, ...]
     slices: tuple[str, ...]
     dataset: str = ""
     _counters: dict[str, ShareCounter] = field(default_factory=dict, compare=False)
-    """By digest of the layout."""
 
     @property
     def size(self) -> int:
-        """Number of streams."""
         return len(self.shares) * len(self.slices)
 
     def share(self, stream: int) -> ColumnShare:
-        """Share of a stream."""
         return self.shares[stream % len(self.shares)]
 
     def slice(self, stream: int) -> str:
-        """Slice of a stream."""
         return self.slices[stream // len(self.shares)]
 
     def of(self, columns: Iterable[str]) -> list[int]:
-        """Streams of some columns."""
         wanted = set(columns)
         return [at for at in range(self.size) if self.share(at).column in wanted]
 
     def watched(self) -> ShareStreams:
-        """Streams as a watch takes them."""
         return ShareStreams.of(self.shares, slices=len(self.slices) - 1)
 
     def count(
         self, found: Iterable[WindowWeights], begin_us: int, width_us: int, windows: int
     ) -> "StreamCounts":
-        """Counts by window of stored profiles."""
         hits, seen = np.zeros((2, len(self.slices), len(self.shares), windows))
         versions: dict[str, int] = {}
         bins: dict[str, Floats] = {}
@@ -87,7 +73,7 @@ class DriftStreams:
         return StreamCounts(hits.reshape(shape), seen.reshape(shape), versions, bins)
 
     def count_inputs(self, profile: Profile) -> tuple[Floats, Floats]:
-        """Counts of a dataset's profile by stream, 0.0 but of inputs."""
+        """Counts of a dataset's profile by stream, 0.0 except for inputs."""
         found = np.zeros((2, len(self.slices), len(self.shares)))
         is_told = [share.column.startswith("inputs.") and share.change != "gone" for share in self.shares]
         counts = ShareCounter.of(self.shares, profile.layout).count(profile.weights)
@@ -95,13 +81,11 @@ class DriftStreams:
         return found[0].ravel(), found[1].ravel()
 
     def to_json(self) -> dict[str, Any]:
-        """Streams as JSON."""
         shares = [[one.column, one.change, one.cut, list(one.names)] for one in self.shares]
         return {"shares": shares, "slices": list(self.slices), "dataset": self.dataset}
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> "DriftStreams":
-        """Streams that :meth:`to_json` told."""
         shares = [
             ColumnShare(column, change, cut, tuple(names)) for column, change, cut, names in told["shares"]
         ]
@@ -110,15 +94,7 @@ class DriftStreams:
 
 @dataclass(frozen=True, slots=True)
 class StreamCounts:
-    """Counts of streams by window, shape (streams, windows).
-
-    Attributes
-    ----------
-    versions
-        Records by judged version.
-    bins
-        Weights of each column's bins in the newest window.
-    """
+    """Counts of streams by window, shape (streams, windows); ``bins`` are weights in the newest window."""
 
     hits: Floats
     seen: Floats
@@ -127,11 +103,9 @@ class StreamCounts:
 
     @property
     def heard(self) -> int:
-        """Windows with records."""
         return int(np.count_nonzero(self.seen.any(axis=0))) if len(self.seen) else 0
 
     def is_constant(self, column: str) -> bool:
-        """True where a column's newest values are all in one bin."""
         bins = self.bins.get(column)
         return bins is not None and np.count_nonzero(bins) == 1
 
@@ -147,7 +121,6 @@ def _add_bins(bins: dict[str, Floats], one: WindowWeights) -> None:
 def read_streams(
     connection: Connection, model: str, span: ProfileRange, *, width_us: int
 ) -> DriftStreams | None:
-    """Streams to watch against a span's stored windows; None without any."""
     sums: dict[str, tuple[ProfileLayout, Floats]] = {}
     rows: dict[str, int] = {}
     for one in read_weights(connection, model, span, width_s=width_us // 1_000_000):
@@ -163,7 +136,7 @@ def read_streams(
 
 
 def _together(sums: Sequence[tuple[ProfileLayout, Floats]]) -> tuple[ProfileLayout, Floats]:
-    """Newest layout, with the weights of its columns under all."""
+    """Newest layout, with all weights of its columns."""
     newest = sums[-1][0]
     weights = np.zeros(int(newest.offsets[-1]))
     for layout, own in sums:

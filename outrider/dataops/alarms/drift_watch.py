@@ -25,17 +25,14 @@ from .drift_streams import DriftStreams, Floats, StreamCounts, read_streams
 from .rate_alarms import AlarmRule
 
 Training: TypeAlias = Callable[[], tuple[str, Batch] | None]
-"""Rows that the champion learned from, with the name of their dataset version; None where none is known."""
+"""Rows that the champion learned from, with the name of their dataset version; None where unknown."""
 DAY_WINDOWS = 24
-"""Windows of the first reference, at least."""
 WEEK_WINDOWS = 168
-"""Windows of the reference that takes its place, once they have come."""
 _AGAIN = 6
-"""Windows between two looks whether enough have records."""
+"""Windows between two checks for a complete reference."""
 _REFERENCES = 2
-"""References that windows of one horizon may be held against, each with its part of alpha."""
+"""References for windows of one horizon, each with its part of alpha."""
 _HEAD = 40
-"""Bytes of the times."""
 _CHANGE, _STATE = table_of(ChampionChange), table_of(DriftState)
 
 
@@ -43,16 +40,8 @@ _CHANGE, _STATE = table_of(ChampionChange), table_of(DriftState)
 class DriftReference:
     """Reference of a watch, with the windows passed since.
 
-    Attributes
-    ----------
-    begun_us
-        Time of receipt when it was asked for: what was decided before concerns another reference.
-    since_us, until_us
-        Its windows; ``until_us`` is 0 while too few have come.
-    next_us
-        Begin of the window to look at next.
-    following_us
-        Begin of the reference that is to follow, of a version promoted since; 0 without one.
+    ``begun_us`` is when it was requested, ``until_us`` is 0 while incomplete, ``following_us`` begins the
+    next reference of a promoted version, or is 0.
     """
 
     begun_us: int
@@ -63,17 +52,14 @@ class DriftReference:
     streams: DriftStreams = field(default_factory=lambda: DriftStreams((), ()))
     watch: ShareWatch | None = None
     is_new: bool = True
-    """True for streams that are not stored yet."""
 
     def to_bytes(self) -> bytes:
-        """Times and the state of the watch."""
         times = [self.begun_us, self.since_us, self.next_us, self.until_us, self.following_us]
         head = np.array(times, dtype=np.int64).tobytes()
         return head if self.watch is None else head + self.watch.to_bytes()
 
     @classmethod
     def stored(cls, streams: str, payload: bytes, rule: WatchRule) -> "DriftReference":
-        """Reference of a row."""
         own = DriftStreams.from_json(json.loads(streams))
         begun, since, ahead, until, following = np.frombuffer(payload[:_HEAD], dtype=np.int64).tolist()
         rest = payload[_HEAD:]
@@ -82,7 +68,7 @@ class DriftReference:
 
     @property
     def unknown(self) -> NDArray[np.bool_]:
-        """Streams of outputs of a version without a reference yet, shape (streams,)."""
+        """Streams of outputs without a reference yet, shape (streams,)."""
         is_output = [share.column.startswith("outputs.") for share in self.streams.shares]
         return np.tile(is_output, len(self.streams.slices)) & bool(self.following_us)
 
@@ -91,9 +77,8 @@ class DriftReference:
 class DriftWatch:
     """Decision about each complete window of stored profiles.
 
-    The first day since a model's promotion is the reference (24 windows, 20 of them with records), then the
-    first week, so that nights and weekends are known. Inputs are held against the former one for that day.
-    Hours of a week with other shares for a while, told or not, are part of how much hours differ.
+    The first day since a promotion is the reference (24 windows, 20 with records), then the first week,
+    so that nights and weekends are known. Inputs are compared with the former reference on that day.
     """
 
     model: str
@@ -104,12 +89,10 @@ class DriftWatch:
 
     @property
     def width_us(self) -> int:
-        """Width of a window."""
         return round(self.rule.drift_window_s * 1e6)
 
     @property
     def watch_rule(self) -> WatchRule:
-        """Guarantee against one reference."""
         windows = max(1, round(self.rule.horizon_s / self.rule.drift_window_s))
         return WatchRule(self.rule.alpha / _REFERENCES, windows)
 
@@ -123,14 +106,9 @@ class DriftWatch:
             self.reference.is_new = False
 
     def next(self, connection: Connection, now_us: int, *, standing: bool) -> StreamCounts | None:
-        """Counts of the next window to decide about, or None.
+        """Counts of the next window to decide about, or None; makes and replaces the reference.
 
-        The reference is made and replaced on the way.
-
-        Parameters
-        ----------
-        standing
-            True while the model has an incident of a column: then the reference stays.
+        While ``standing`` (an open incident of a column) the reference stays.
         """
         reference = self._current(connection, now_us, standing=standing)
         # a minute's profile is written behind it
@@ -145,7 +123,6 @@ class DriftWatch:
         return None
 
     def read(self, connection: Connection, since_us: int, until_us: int) -> StreamCounts:
-        """Counts of the streams in the stored windows of a span."""
         assert self.reference is not None
         found = read_weights(
             connection, self.model, self._span(since_us, until_us), width_s=self.width_us // 1_000_000
@@ -154,17 +131,13 @@ class DriftWatch:
         return self.reference.streams.count(found, since_us, self.width_us, windows)
 
     def begin(self, begun_us: int, since_us: int) -> None:
-        """Let another reference begin with the window of ``since_us``."""
         since = since_us // self.width_us * self.width_us
         following = since if self.reference is None else max(since, self.reference.next_us)
         self.reference = DriftReference(begun_us, since, following)
         self._is_stored = False
 
     def store(self, connection: Connection) -> None:
-        """Write the state where that has changed.
-
-        Names of categories are written with a new reference alone.
-        """
+        """Write the changed state; names of categories only with a new reference."""
         reference = self.reference
         if reference is None or self._is_stored:
             return
@@ -178,12 +151,11 @@ class DriftWatch:
             connection.execute(own.values(payload=reference.to_bytes()))
 
     def promoted_us(self, connection: Connection) -> int:
-        """Time of the newest promotion or rollback; 0 without any."""
         own = _CHANGE.c.model == self.model, _CHANGE.c.action != "registered"
         return int(connection.scalar(select(func.max(_CHANGE.c.at_us)).where(*own)) or 0)
 
     def _current(self, connection: Connection, now_us: int, *, standing: bool) -> DriftReference | None:
-        """Reference that is known, or one that begins; so where the clock was set back."""
+        """Known reference or a new one, also after the clock was set back."""
         known, promoted = self.reference, self.promoted_us(connection)
         is_promoted = known is not None and known.begun_us < promoted <= now_us
         if known is not None and is_promoted and known.watch is not None and not standing:
@@ -202,7 +174,6 @@ class DriftWatch:
     def _trained_on(
         self, connection: Connection, streams: DriftStreams
     ) -> tuple[str, tuple[Floats, Floats] | None]:
-        """Name of the dataset version that inputs are held against, and its counts by stream."""
         found = self.training() if self.rule.drift_reference == "dataset" else None
         layout = newest_layout(connection, self.model)
         if found is None or layout is None:
@@ -215,7 +186,7 @@ class DriftWatch:
         return -(-at_us // self.width_us) * self.width_us
 
     def _refer(self, connection: Connection, reference: DriftReference, *, standing: bool) -> None:
-        """Make the reference where enough windows have come: of a day first, then of a week."""
+        """Make the reference once enough windows have come: of a day, then of a week."""
         begin = reference.following_us or reference.since_us
         windows = (reference.next_us - begin) // self.width_us
         if windows < DAY_WINDOWS or windows % _AGAIN or (standing and reference.watch is not None):

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, and_, func, select
 
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.dataops.flags.registered_assertions import columns_of, columns_of_sender
 from outrider.dataops.ledger.first_seen import STATED
 from outrider.dataops.ledger.stated_values import OTHERS
@@ -27,7 +27,6 @@ _ACTIONS = {
     REVISION: "mute",
     **dict.fromkeys(STATED, "check_sender"),
 }
-"""By kind of the nearest event."""
 _FLAG, _RECORD = table_of(Flag), table_of(Record)
 
 
@@ -40,15 +39,7 @@ def explained(
     *,
     version: str | None,
 ) -> dict[str, Any]:
-    """Details of an incident as JSON.
-
-    Parameters
-    ----------
-    told
-        Causes, the first one first; not empty.
-    version
-        Champion that is judged.
-    """
+    """Details of an incident as JSON; ``told`` are its causes in order."""
     first = told[0]
     event = event_near(connection, model, alarm)
     reads = columns_of_sender(connection, model, [cause.assertion for cause in told])
@@ -69,12 +60,10 @@ def explained(
 
 
 def cause_json(told: Sequence[Cause]) -> list[dict[str, Any]]:
-    """Causes as JSON, in order."""
     return [_cause(cause) for cause in told]
 
 
 def records(connection: Connection, model: str, cause: Cause) -> list[str]:
-    """Ids of the newest flagged records of a cause, five at most."""
     near = and_(_RECORD.c.model == _FLAG.c.model, _RECORD.c.id == _FLAG.c.record_id)
     own = _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.assertion == cause.assertion
     query = select(_FLAG.c.record_id).join(_RECORD, near).where(*own)
@@ -91,10 +80,7 @@ def records(connection: Connection, model: str, cause: Cause) -> list[str]:
 def event_near(
     connection: Connection, model: str, alarm: RateAlarm, *, left_out: Collection[str] = ()
 ) -> ModelEvent | None:
-    """Event next to an onset.
-
-    From a day before its interval to the interval's end.
-    """
+    """Event next to an onset, from a day before its interval to the interval's end."""
     return nearest_event(
         connection,
         model,
@@ -106,27 +92,22 @@ def event_near(
 
 
 def event_json(event: ModelEvent | None) -> dict[str, str] | None:
-    """Event as JSON."""
     return None if event is None else {"kind": event.kind, "name": event.name, "at": iso(event.at_us)}
 
 
 def action(event: ModelEvent | None) -> str:
-    """Proposed next step: ``roll_back``, ``mute``, ``check_sender`` or ``label``."""
     return _ACTIONS.get("" if event is None else event.kind, "label")
 
 
 def page(model: str, assertion: str) -> str:
-    """Path of the assertion's page."""
     return f"/assertions/{quote(model, safe='')}/{quote(assertion, safe='')}"
 
 
 def iso(us: int) -> str:
-    """Time in UTC, to the second."""
     return datetime.fromtimestamp(us // 1_000_000, tz=UTC).isoformat().replace("+00:00", "Z")
 
 
 def us_of(text: str) -> int:
-    """Microseconds of a time of :func:`iso`."""
     return int(datetime.fromisoformat(text).timestamp()) * 1_000_000
 
 

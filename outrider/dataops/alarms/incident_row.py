@@ -169,7 +169,6 @@ def next_step(row: IncidentRow) -> str:
 
 
 def guarantee_words(row: IncidentRow) -> str:
-    """Guarantee of an incident in words."""
     guarantee = row.details.get("guarantee")
     if isinstance(guarantee, Mapping) and guarantee.get("words"):
         return str(guarantee["words"])
@@ -194,14 +193,12 @@ def guarantee_words(row: IncidentRow) -> str:
 
 
 def since(row: IncidentRow) -> str:
-    """Likeliest onset, or the time of opening, to the minute."""
     onset = row.details.get("onset")
     at = onset["likeliest"] if isinstance(onset, Mapping) and onset else utc_text(row.opened_us)
     return _minute(at)
 
 
 def for_whom(row: IncidentRow) -> str:
-    """Slices of an incident or of its causes; empty for all records."""
     causes = row.details.get("explained_by") or ()
     named = list(
         dict.fromkeys(slice_words(cause.get("slice") or "") for cause in causes if not cause.get("version"))
@@ -212,7 +209,6 @@ def for_whom(row: IncidentRow) -> str:
 
 
 def _flagging(row: IncidentRow) -> str:
-    """Verb, share, time and onset."""
     share = row.share
     if share is None:  # nothing has been counted since
         whom, told = for_whom(row), row.details["now"]
@@ -224,7 +220,6 @@ def _flagging(row: IncidentRow) -> str:
 
 
 def _shared(row: IncidentRow, share: IncidentShare) -> str:
-    """Share with its entities and its time."""
     told = f"{_percent(share.share)} of {share.of if share.of.startswith('all ') else f'the {share.of}'}"
     if row.resolved_us is not None:
         highest = "" if share.highest is None else f", {_percent(share.highest)} at its highest"
@@ -236,14 +231,12 @@ def _shared(row: IncidentRow, share: IncidentShare) -> str:
 
 
 def _silent(row: IncidentRow) -> str:
-    """Time since which nothing was judged; empty where records came of late."""
     if row.share is None or row.share.is_now or row.resolved_us is not None:
         return ""
     return f"; no record was judged since {_minute(row.share.until)}"
 
 
 def _of_opening(row: IncidentRow) -> str:
-    """Time of the figures in a note; empty where notes have none."""
     return f" (when it opened, {_minute(utc_text(row.opened_us))})" if row.kind in _OF_OPENING else ""
 
 
@@ -262,7 +255,6 @@ def _minute(at: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """Text with its times to the minute."""
     return _TIME.sub(r"\1 \2 UTC", text)
 
 

@@ -18,42 +18,31 @@ from .rate_alarms import AlarmRule, Stream
 from .stored_incidents import read_incident, resolve
 
 RULE = "rule"
-"""Who ended an incident that no person ended."""
+"""Resolver of an incident that no person resolved."""
 UNMUTED = "muted until then"
-"""Reason to resolve what still stands behind the silence that was asked for: it is told anew."""
+"""Resolution note when a mute expires; the incident is announced again."""
 _INCIDENT = table_of(Incident)
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedUnit:
-    """Unit of the champion in whose transaction incidents are followed."""
-
     now_us: int
-    """Time of receipt."""
     seq: int = 0
-    """Last block."""
     flags: Mapping[Stream, Sequence[NewFlags]] = field(default_factory=dict)
-    """Of assertions, by assertion and slice."""
     failures: Mapping[str, int] = field(default_factory=dict)
-    """By live test."""
     alarms: Sequence[Alarm] = ()
-    """Of live tests."""
     ahead: int = 0
-    """Records whose event time was too far ahead of receipt."""
 
 
 @dataclass(slots=True)
 class IncidentWriter:
-    """Writer of the incidents of one model, in the worker's transactions."""
-
     model: str
     rule: AlarmRule
     targets: Sequence[WebhookTarget] = ()
     version: str | None = None
-    """Champion; None where production alone has the model."""
 
     def unresolved(self, connection: Connection) -> Sequence[Row[Any]]:
-        """Incidents that are not resolved: of the model, and of none."""
+        """Unresolved incidents of the model, and of no model."""
         alive = _INCIDENT.c.status.in_(("open", "acknowledged", "muted"))
         query = select(_INCIDENT).where(_INCIDENT.c.model.in_((self.model, "")), alive)
         return connection.execute(query).all()
@@ -71,7 +60,6 @@ class IncidentWriter:
         note: str = "",
         details: Mapping[str, Any] | None = None,
     ) -> IncidentRow:
-        """Incident that begins now, for :meth:`open`."""
         first: Mapping[str, Any] = next(iter((details or {}).get("explained_by") or ()), {})
         version = first.get("version", "")
         text = "\0".join((self.model, assertion, part, str(now_us), kind, note, version))
@@ -83,7 +71,6 @@ class IncidentWriter:
         )  # fmt: skip
 
     def open(self, connection: Connection, row: IncidentRow) -> None:
-        """Write an incident with its permalink and enqueue its event."""
         details = row.details | {"page": f"/incidents/{row.id}", "runbook": RUNBOOK}
         if "page" in row.details:  # of what it is about
             details["subject_page"] = row.details["page"]
@@ -96,29 +83,25 @@ class IncidentWriter:
         enqueue(connection, "incident.opened", told, targets=self.targets, now_us=row.opened_us)
 
     def add(self, connection: Connection, row: Row[Any], flags: int, now_us: int) -> None:
-        """Add flags to an incident. A judge that lags speaks of an earlier time."""
+        """Add flags to an incident; a slow judge's flags are of an earlier time."""
         last_us = max(now_us, row.last_flag_us)
         self.set(connection, row, flags=_INCIDENT.c.flags + flags, last_flag_us=last_us)
 
     def set(self, connection: Connection, row: Row[Any], **values: object) -> None:
-        """Replace columns of an incident."""
         connection.execute(update(_INCIDENT).where(_INCIDENT.c.id == row.id).values(values))
 
     def resolve(self, connection: Connection, row: Row[Any], now_us: int, *, why: str) -> None:
-        """Resolve an incident by rule."""
         resolve(connection, row.id, now_us=now_us, why=why, targets=self.targets, by=RULE)
 
     def is_quiet(self, row: Row[Any], now_us: int) -> bool:
-        """True for an incident without a flag in ``quiet_s``, and not muted."""
         quiet_us = int(self.rule.quiet_s * 1e6)
         return bool(row.last_flag_us < now_us - quiet_us and row.muted_until_us <= now_us)
 
     @property
     def quiet_words(self) -> str:
-        """Reason to resolve an incident that is quiet."""
         return f"quiet for {self.rule.quiet_s:g} s"
 
 
 def is_unmuted(row: Row[Any], now_us: int) -> bool:
-    """True for an incident behind the silence that was asked for."""
+    """True for an incident whose mute has expired."""
     return bool(row.status == "muted" and row.muted_until_us <= now_us)

@@ -56,39 +56,26 @@ from .watched_streams import WatchedStreams
 
 
 class UnitFollower(Protocol):
-    """Incidents of one kind that units open, count or end. ``rows`` are its own, not resolved."""
+    """Incidents of one kind that units open, count or resolve; ``rows`` are its unresolved ones."""
 
-    def is_own(self, row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
+    def is_own(self, row: Row[Any]) -> bool: ...
 
-    def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
-        """Open, count and end incidents behind a unit."""
+    def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None: ...
 
 
 class MinuteFollower(Protocol):
-    """Incidents of one kind that complete minutes open or end. ``rows`` are its own, not resolved."""
+    """Incidents of one kind that complete minutes open or resolve; ``rows`` are its unresolved ones."""
 
-    def is_own(self, row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
+    def is_own(self, row: Row[Any]) -> bool: ...
 
-    def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """Open and end incidents behind a minute."""
+    def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None: ...
 
 
 class IncidentBook:
-    """Incidents of one model, opened, followed and resolved.
+    """Incidents of one model, in the worker's transactions.
 
-    In the worker's transactions. Shares are decided about by complete minutes, so counts are read once in a
-    minute; everything stands in the database.
-
-    Parameters
-    ----------
-    live
-        Revision of each live test.
-    version
-        Champion; None where production alone has the model.
-    steps
-        Every step of the service's clock that the journal knows.
+    Shares are decided by complete minutes, so counts are read once a minute; all state is in the
+    database.
     """
 
     def __init__(
@@ -123,13 +110,11 @@ class IncidentBook:
             DriftIncidents(writer, self._drift),
         ]
         self._minute_us = -1
-        """Minute in which counts were last looked at."""
+        """Minute in which counts were last read."""
         self._changed_us: int | None = None
-        """Earliest minute with new flags since the counts were read."""
 
     @property
     def version(self) -> str | None:
-        """Champion; None where production alone has the model."""
         return self._writer.version
 
     @version.setter
@@ -138,7 +123,6 @@ class IncidentBook:
 
     @property
     def training(self) -> Training:
-        """Rows that the champion learned from."""
         return self._drift.training
 
     @training.setter
@@ -147,7 +131,6 @@ class IncidentBook:
 
     @property
     def live(self) -> Mapping[str, str]:
-        """Revision of each live test."""
         return self._live.revisions
 
     @live.setter
@@ -164,16 +147,9 @@ class IncidentBook:
         ahead: int = 0,
         seq: int = 0,
     ) -> None:
-        """Add flags and alarms of a committed unit; resolve ended incidents.
+        """Add flags and alarms of the champion's committed unit; resolve ended incidents.
 
-        The unit is one of the champion.
-
-        Parameters
-        ----------
-        ahead
-            Records of the unit whose event time was too far ahead of receipt.
-        seq
-            Last block of the unit.
+        ``ahead`` counts records too far ahead of receipt, ``seq`` is the last block.
         """
         flags: dict[Stream, list[NewFlags]] = {}
         failures: Tally[str] = Tally()
@@ -199,18 +175,18 @@ class IncidentBook:
             one.follow_minute(connection, [row for row in rows if one.is_own(row)], now_us)
 
     def settle(self, connection: Connection, *, now_us: int, seq: int = 0) -> None:
-        """Let time pass: resolve incidents that are over, and hear silence. By receive time."""
+        """Resolve ended incidents and detect silence as receive time passes."""
         self.follow(connection, (), now_us=now_us, seq=seq)
 
     def is_due(self, connection: Connection, *, now_us: int, seq: int = 0) -> bool:
-        """True where :meth:`settle` may change anything. Asked without taking the write lock."""
+        """True where :meth:`settle` may change anything; asked without the write lock."""
         if minute_of(now_us) != self._minute_us:
             return True
         rows = self._writer.unresolved(connection)
         return any(self._ends(connection, row, now_us=now_us, seq=seq) for row in rows)
 
     def _ends(self, connection: Connection, row: Row[Any], *, now_us: int, seq: int) -> bool:
-        """True for an incident that ends though neither a unit nor a minute has come."""
+        """True for an incident that ends without a unit or minute."""
         if self._live.is_own(row):
             return self._live.refuted(connection, row) is not None
         if self._clock.is_own(row):
@@ -220,14 +196,9 @@ class IncidentBook:
         )
 
     def retired(self, connection: Connection, version: str, why: str, *, now_us: int) -> None:
-        """Open an incident for a version that the worker retires."""
         self._retired.open(connection, version, why, now_us=now_us)
 
     def step(self, connection: Connection, *, by_us: int, seq: int) -> None:
-        """Shift open incidents over a step of the clock.
-
-        The clock was set ``by_us`` at block ``seq``. What is not over yet lasts as long as it would have; the
-        border is told once for all models.
-        """
+        """Shift open incidents over a step of the clock at block ``seq``; announced once for all models."""
         forget_versions(connection, self._writer.model)
         self._clock.step(connection, by_us=by_us, seq=seq)

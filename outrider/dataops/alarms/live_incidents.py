@@ -15,19 +15,16 @@ LIVE = "live_test"
 
 @dataclass(slots=True)
 class LiveTestIncidents:
-    """Incidents of live tests. Silence proves nothing against one."""
+    """Incidents of live tests; silence does not resolve one."""
 
     writer: IncidentWriter
     revisions: Mapping[str, str] = field(default_factory=dict)
-    """By live test."""
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == LIVE)
 
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
-        """Open an incident per alarm, count failures, end refuted incidents."""
         standing = set()
         for row in rows:
             new = unit.failures.get(row.assertion, 0)
@@ -52,7 +49,7 @@ class LiveTestIncidents:
         return proof(connection, self.writer.model, test, self.revisions[test], self.writer.version)
 
     def refuted(self, connection: Connection, row: Row[Any]) -> str | None:
-        """Reason that a live test's alarm is refuted; None while standing."""
+        """Reason that a live test's alarm is refuted, or None."""
         if row.assertion not in self.revisions:
             return "it is no live test any more"
         if self._proof(connection, row.assertion) is None:

@@ -1,8 +1,7 @@
-"""Alarms about the loss of a version, behind incidents of kind ``performance``.
+"""Alarms about the loss of a version, for incidents of kind ``performance``.
 
-A stream is the version's loss on all records or on one slice, by labelled observations in the order in which
-their labels came. It is held against what came before, see :func:`outrider.assertions.detection.loss_rise`;
-and the whole of it against the version before, since that one's labels.
+A stream is the loss on all records or a slice, in the order of labels, compared with its own past
+(:func:`outrider.assertions.detection.loss_rise`) and with the version before.
 """
 
 import math
@@ -22,7 +21,7 @@ from outrider.assertions.detection import (
     select_alarms,
 )
 from outrider.assertions.detection.rises import largest_ratio
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 
 from .minute_counts import ALL
 from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare
@@ -31,24 +30,22 @@ from .version_losses import LABEL, BlockLosses
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LOSS = "loss"
-"""What incidents of performance are about."""
 _PROVEN = 0.99
 RARE = 5.0
-"""Times ``loss_points``: a class of a smaller share of labels is rare, all records hardly show its loss."""
+"""Times ``loss_points``: classes below this share of labels are rare, because the loss of all records
+hardly shows theirs."""
 _LOST = (3, 5, 7, 10, 14, 20, 28, 40, 56, 80, 160, 320)
-"""Numbers of lost labels of which it is told that they would be an alarm."""
+"""Numbers of lost labels for which the page says whether they would alarm."""
 _TURNS = 4
-"""How often labels are supposed to come again as they came."""
+"""Assumed repetitions of the present labels."""
 _LEAST_AGAIN = 50
-"""Observations since an alarm, from which the loss may be what it was."""
+"""Observations since an alarm before the loss may count as recovered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossAlarm:
-    """Proof of a stream's risen loss, with the blocks of the onset.
-
-    Block 0 is the version's first one: then the version before was better.
-    """
+    """Proof of a stream's risen loss, with the blocks of the onset; block 0 means that the version
+    before was better."""
 
     slice: str
     evidence: float
@@ -59,19 +56,13 @@ class LossAlarm:
 
 @dataclass(frozen=True, slots=True)
 class LossHistory:
-    """Losses of the judged version, and of the one before.
-
-    The former's are those that labels told before the first label of the judged one.
-    """
+    """Losses of the judged version, and of the one before up to the judged one's first label."""
 
     own: BlockLosses
     former: BlockLosses | None = None
 
     def sides(self, part: str, block: int) -> tuple[FlaggedShare, FlaggedShare]:
-        """Loss before a block and since.
-
-        Before the first block stands the loss of the version before.
-        """
+        """Loss before a block and since; before the first block, the version before."""
         since = self.own.of(part)
         if block == 0 and self.former is not None:
             before = _whole(self.former, part)
@@ -80,12 +71,9 @@ class LossHistory:
 
 
 def loss_alarms(history: LossHistory, rule: AlarmRule, *, standing: Set[str]) -> list[LossAlarm]:
-    """Find the streams whose loss has risen, the most evident first.
+    """Streams whose loss has risen, the most evident first.
 
-    Parameters
-    ----------
-    standing
-        Slices with an open incident, which need no other; nor do all records while there is one.
+    Slices in ``standing`` have an open incident and need no other, nor do all records with one.
     """
     streams, share = watched_losses(history.own, rule)
     evidence = np.full(len(streams), -np.inf)
@@ -147,10 +135,7 @@ def lost_until_alarm(own: BlockLosses, part: str, rule: AlarmRule) -> int | None
 
 
 def loss_causes(history: LossHistory, alarm: LossAlarm, rule: AlarmRule) -> list[Cause]:
-    """Slices that explain an alarm, ranked.
-
-    All records stand first where no slice alone explains the alarm.
-    """
+    """Slices that explain an alarm, ranked; all records first where no slice alone explains it."""
     if alarm.slice.startswith(LABEL) and alarm.slice not in history.own.parts:
         return [_cause(history, alarm.slice, alarm.block)]
     parts = history.own.slices
@@ -166,11 +151,8 @@ def loss_causes(history: LossHistory, alarm: LossAlarm, rule: AlarmRule) -> list
 def why_recovered(
     losses: BlockLosses, part: str, before: float, now: float, *, most: float, since_us: int
 ) -> str:
-    """Reason that a loss is no longer high; else empty.
-
-    In the newest observations since a time it is proven to be below the alarm's, is nearer to the one before
-    and may be that, which is ``most`` at most.
-    """
+    """Reason that a loss has recovered, or empty: the newest observations are proven below the
+    alarm's, nearer to the loss before, and may be that (``most`` at most)."""
     if not losses.knows(part):
         return ""
     lost, seen = losses.where(losses.begun_us >= since_us).of(part).effective
@@ -188,7 +170,7 @@ def why_recovered(
 
 
 def _likely(history: LossHistory, streams: Sequence[str], rule: AlarmRule) -> list[int]:
-    """Streams of which a cheap bound says that they may alarm."""
+    """Streams that may alarm by a cheap bound."""
     if history.former is not None:
         return list(range(len(streams)))
     own = history.own
@@ -224,7 +206,7 @@ def _evidence(history: LossHistory, part: str, rule: AlarmRule) -> float:
 
 
 def _held(own: BlockLosses, part: str, blocks: LossBlocks, share: Floats, needed: float) -> float:
-    """Evidence against what came before; of all records beside their mix of slices, too."""
+    """Evidence against the past; of all records also with the mix of slices fixed."""
     evidence = loss_rise(blocks, share, needed=needed, day=own.day)
     if part == ALL and own.slices and evidence >= needed:
         known = known_mix(*own.effective(own.slices))
@@ -233,7 +215,7 @@ def _held(own: BlockLosses, part: str, blocks: LossBlocks, share: Floats, needed
 
 
 def _same_mix(history: LossHistory, both: LossBlocks, share: Floats, needed: float, day: Integers) -> float:
-    """Evidence against the version before, in the mix of slices of this one."""
+    """Evidence against the version before, in this version's mix of slices."""
     assert history.former is not None
     rows = [
         _joined(_whole(history.former, part), history.own.of(part)).effective for part in history.own.slices
@@ -243,7 +225,7 @@ def _same_mix(history: LossHistory, both: LossBlocks, share: Floats, needed: flo
 
 
 def _whole(losses: BlockLosses, part: str) -> LossBlocks:
-    """Blocks of a slice, empty ones where the version had none of it."""
+    """Blocks of a slice, empty where the version had none of it."""
     if losses.knows(part):
         return losses.of(part)
     nothing = np.zeros_like(losses.seen[0])
@@ -251,7 +233,6 @@ def _whole(losses: BlockLosses, part: str) -> LossBlocks:
 
 
 def _joined(former: LossBlocks, own: LossBlocks) -> LossBlocks:
-    """Blocks of one behind those of the other."""
     weight = np.unique(np.concatenate([former.weight, own.weight]))
     sides = []
     for name in ("lost", "seen"):
@@ -287,7 +268,6 @@ def _cause(history: LossHistory, part: str, block: int) -> Cause:
 
 
 def _without(whole: tuple[FlaggedShare, FlaggedShare], cause: Cause) -> tuple[FlaggedShare, FlaggedShare]:
-    """Both sides of all records but those of a slice."""
     sides = zip(whole, (cause.before, cause.now), strict=True)
     rest = [(max(0, one.hits - own.hits), max(0, one.seen - own.seen)) for one, own in sides]
     return FlaggedShare(*rest[0]), FlaggedShare(*rest[1])

@@ -16,9 +16,8 @@ from .version_losses import LABEL, BlockLosses
 
 MOST_CONFUSED, MOST_RECORDS, MOST_OTHERS = 5, 5, 10
 _RISEN = 2.0
-"""Logarithm of the likelihood ratio, two standard errors, of a rise by the labels that count now."""
+"""Log likelihood ratio, two standard errors, of a rise by the current labels."""
 _LATEST = 400
-"""Newest labels in which wrong records are looked for."""
 _CELLS = (
     "SELECT predicted, label, hit, sum(CASE WHEN minute_us < ? THEN weight ELSE 0 END),"
     " sum(CASE WHEN minute_us >= ? THEN weight ELSE 0 END) FROM outcome_count"
@@ -28,8 +27,6 @@ _CELLS = (
 
 
 class _Cell(NamedTuple):
-    """Answer and label with the weight of their records before and since an onset."""
-
     predicted: str
     label: str
     is_right: bool
@@ -47,10 +44,9 @@ def _cells(connection: Connection, model: str, version: str, part: str, onset_us
 
 
 def is_risen(connection: Connection, model: str, version: str, part: str, onset_us: int) -> bool:
-    """True where the labels that count now show a rise, too.
+    """True where the current labels show a rise too, by time of the records.
 
-    By time of the records. Corrections may have taken a rise away, and wrong answers that are labelled later
-    than right ones are no rise: the newest records have fewer of them.
+    Corrections may have removed it, and wrong answers that are labelled later than right ones are none.
     """
     cells = _cells(connection, model, version, part, onset_us)
     before, now = sum(cell.before for cell in cells), sum(cell.now for cell in cells)
@@ -64,7 +60,6 @@ def is_risen(connection: Connection, model: str, version: str, part: str, onset_
 def confusions(
     connection: Connection, model: str, version: str, part: str, onset_us: int
 ) -> list[dict[str, Any]]:
-    """Wrong answers by class, ranked by the rise of their share."""
     cells = _cells(connection, model, version, part, onset_us)
     before, now = (
         max(sum(weights), 1e-12)
@@ -81,7 +76,6 @@ def confusions(
 
 
 def arrived(connection: Connection, model: str, version: str, onset_us: int) -> dict[str, Any]:
-    """Labelled records of a version since an onset, of all."""
     minute = minute_of(onset_us)
     labelled, records = (
         connection.exec_driver_sql(
@@ -95,7 +89,6 @@ def arrived(connection: Connection, model: str, version: str, onset_us: int) -> 
 
 
 def other_incidents(connection: Connection, model: str, since_us: int, until_us: int) -> list[dict[str, str]]:
-    """Incidents of other kinds that opened about the same time."""
     query = (
         "SELECT kind, assertion, slice FROM incident WHERE model = ? AND kind NOT IN ('performance', 'clock')"
         " AND opened_us BETWEEN ? AND ? ORDER BY opened_us LIMIT ?"
@@ -105,7 +98,6 @@ def other_incidents(connection: Connection, model: str, since_us: int, until_us:
 
 
 def wrong_records(connection: Connection, model: str, losses: BlockLosses, part: str) -> list[str]:
-    """Newest lost records of a version, five at most."""
     query = (
         "SELECT record_id FROM label WHERE model = ? AND record_id != '' ORDER BY seq DESC, row DESC LIMIT ?"
     )

@@ -5,36 +5,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
-from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
 Floats = NDArray[np.float64]
 CHAMPION = "champion"
 ALL = "*"
-"""Slice of all records, beside those of their own."""
 OF_VERSION = "\0"
-"""Begin of the part of a version's stream: no other has it."""
+"""Begin of the part of a version's stream, unique to these."""
 _AGAIN_US = 10 * MINUTE_US
-"""Minutes that are read again, beside those in which a window has flagged: judges may lag."""
+"""Minutes that are read again because judges may lag."""
 _HOUR = 60
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 class MinuteRows(MutableMapping[tuple[str, str], Floats]):
-    """Counts by assertion and slice or version, shape (minutes,).
-
-    Hours without any take no memory.
-
-    Examples
-    --------
-    >>> rows = MinuteRows(120)
-    >>> rows.add(("x", "eu"), 70, 3)
-    >>> rows["x", "eu"].nonzero()[0].tolist(), rows.hours
-    ([70], 1)
-    """
+    """Counts by assertion and slice or version, shape (minutes,); hours without counts take no memory."""
 
     def __init__(self, minutes: int, start: int = 0) -> None:
         self.minutes, self._start = minutes, start
@@ -42,7 +30,6 @@ class MinuteRows(MutableMapping[tuple[str, str], Floats]):
 
     @property
     def hours(self) -> int:
-        """Hours that are held, of all rows."""
         return sum(map(len, self._held.values()))
 
     def __getitem__(self, key: tuple[str, str]) -> Floats:
@@ -67,7 +54,6 @@ class MinuteRows(MutableMapping[tuple[str, str], Floats]):
         return len(self._held)
 
     def add(self, key: tuple[str, str], at: int, count: int) -> None:
-        """Add a count to a minute of a row."""
         hour, minute = divmod(self._start + at, _HOUR)
         held = self._held.setdefault(key, {})
         if hour not in held:
@@ -75,7 +61,6 @@ class MinuteRows(MutableMapping[tuple[str, str], Floats]):
         held[hour][minute] += count
 
     def shift(self, start: int, fresh: int) -> None:
-        """Begin at another minute, and empty the minutes from ``fresh`` on."""
         self._start = start
         for key, held in list(self._held.items()):
             for hour, cells in list(held.items()):
@@ -90,38 +75,28 @@ class MinuteRows(MutableMapping[tuple[str, str], Floats]):
 
 @dataclass(slots=True)
 class MinuteCounts:
-    """Entities seen and flagged by each assertion in each complete minute.
-
-    Arrays are of shape (minutes,), the newest minute last.
-    """
+    """Entities seen and flagged by each assertion in each complete minute; arrays of shape (minutes,),
+    newest last."""
 
     model: str
     minutes: int
     start_us: int = 0
     rows: MinuteRows = field(init=False)
-    """By assertion and slice or version, ``ALL`` included; those seen stand under the empty assertion."""
+    """By assertion and slice or version, ``ALL`` included; seen ones under the empty assertion."""
 
     def __post_init__(self) -> None:
         self.rows = MinuteRows(self.minutes, self.start_us // MINUTE_US)
 
     @property
     def stop_us(self) -> int:
-        """End of the newest complete minute."""
         return self.start_us + self.minutes * MINUTE_US
 
     @property
     def hours(self) -> NDArray[np.int64]:
-        """Number of each minute's hour, shape (minutes,)."""
         return (self.start_us // MINUTE_US + np.arange(self.minutes)) // _HOUR
 
     def read(self, connection: Connection, now_us: int, *, changed_us: int | None = None) -> None:
-        """Add the minutes that are complete now.
-
-        Parameters
-        ----------
-        changed_us
-            Earliest minute in which something was counted since the last look.
-        """
+        """Add the complete minutes; ``changed_us`` is the earliest minute counted since the last read."""
         start = minute_of(now_us) - self.minutes * MINUTE_US
         is_back = start < self.start_us  # the clock was set: all is read again
         since = start if is_back else max(start, self.stop_us - _AGAIN_US)
@@ -129,41 +104,30 @@ class MinuteCounts:
             since = max(start, min(since, changed_us))
         self.start_us = start
         self.rows.shift(start // MINUTE_US, (since - start) // MINUTE_US)
-        minute = _RECORDS.c.minute_us
-        query = select(_RECORDS.c.slice, _RECORDS.c.version, minute, _RECORDS.c.entities).where(
-            _RECORDS.c.model == self.model, minute >= since, minute < self.stop_us
-        )
-        for part, version, at, entities in connection.execute(query):
-            self._add("", part, version, at, entities)
-        minute = _FLAGS.c.minute_us
-        own = _FLAGS.c.model == self.model, _FLAGS.c.slot == CHAMPION
-        columns = _FLAGS.c.assertion, _FLAGS.c.slice, _FLAGS.c.version, minute
-        flagged = select(*columns, func.sum(_FLAGS.c.entities)).where(
-            *own, minute >= since, minute < self.stop_us
-        )
-        name: str
-        for name, part, version, at, entities in connection.execute(flagged.group_by(*columns)):
-            self._add(name, part, version, at, entities)
+        by, stop = ("slice", "version", "minute_us"), self.stop_us
+        seen = RECORDS.query(self.model, *by, sums=("entities",), since_us=since, until_us=stop)
+        for row in connection.execute(seen):
+            self._add("", *row)
+        flags = FLAGS.query(
+            self.model, "assertion", *by,
+            sums=("entities",), since_us=since, until_us=stop, of=flags_of(None),
+        )  # fmt: skip
+        for row in connection.execute(flags):
+            self._add(*row)
 
     def of(self, assertion: str, part: str) -> tuple[Floats, Floats]:
-        """Hits, never more than were seen, and entities seen, shape (minutes,) each."""
+        """Hits, never more than seen, and entities seen, shape (minutes,) each."""
         nothing = np.zeros(self.minutes)
         seen = self.rows.get(("", part), nothing)
         return np.minimum(self.rows.get((assertion, part), nothing), seen), seen
 
     def slices(self) -> list[str]:
-        """Slices with streams of their own, by name.
-
-        None where all records are of one. What is counted together is no stream: what belongs to it changes.
-        """
+        """Slices with streams of their own, by name; ``OTHERS`` is none, because its members change."""
         seen = [part for name, part in self.rows if not name and part != ALL and part[:1] != OF_VERSION]
         return sorted(part for part in seen if part != OTHERS) if len(seen) > 1 else []
 
     def versions(self) -> list[str]:
-        """Parts of versions with records in the newest hour, by name.
-
-        None where one version answers alone.
-        """
+        """Parts of versions with records in the newest hour; none where one version answers alone."""
         seen = [part for name, part in self.rows if not name and part[:1] == OF_VERSION]
         if len(seen) < 2:
             return []
@@ -172,7 +136,6 @@ class MinuteCounts:
         )
 
     def index(self, at_us: int) -> int:
-        """Position of the minute that holds a time, in [0, minutes]."""
         return int(np.clip((at_us - self.start_us) // MINUTE_US, 0, self.minutes))
 
     def _add(self, assertion: str, part: str, version: str, at_us: int, entities: int) -> None:

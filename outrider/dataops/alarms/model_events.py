@@ -25,8 +25,6 @@ _CHANGE, _ASSERTION, _SEEN = table_of(ChampionChange), table_of(AssertionRow), t
 
 @dataclass(frozen=True, slots=True)
 class ModelEvent:
-    """Change that may explain a series or an alarm."""
-
     at_us: int
     kind: str
     """``registered``, ``promoted``, ``overridden``, ``rolled_back``, ``assertion_revision``,
@@ -38,7 +36,6 @@ class ModelEvent:
 
 
 def model_events(connection: Connection, model: str, *, since_us: int, until_us: int) -> list[ModelEvent]:
-    """Events from a time to before another, oldest first."""
     found = [
         *_changes(connection, model, since_us, until_us),
         *_revisions(connection, model, since_us, until_us),
@@ -56,14 +53,10 @@ def nearest_event(
     onset_us: int,
     left_out: Collection[str] = (),
 ) -> ModelEvent | None:
-    """Event next to an onset, from a time to another.
+    """Event next to an onset.
 
-    A registered version answers nobody yet; the first records of a promoted one are its promotion.
-
-    Parameters
-    ----------
-    left_out
-        Kinds that what has changed does not depend on.
+    A registered version answers no one yet, and the first records of a promoted one are its promotion;
+    ``left_out`` kinds cannot explain the change.
     """
     found = model_events(connection, model, since_us=since_us, until_us=until_us + 1)
     crowned = {one.name for one in found if one.kind in ("promoted", "overridden", "rolled_back")}
@@ -94,7 +87,7 @@ def _text(action: str, version: str, replaced: str | None, by: str) -> str:
 
 
 def _revisions(connection: Connection, model: str, since_us: int, until_us: int) -> list[ModelEvent]:
-    """Revisions of assertions, but for those that a model began with."""
+    """Revisions of assertions, without the first ones."""
     at = _ASSERTION.c.first_seen_us
     query = select(_ASSERTION).where(
         _ASSERTION.c.model == model, at >= since_us, at < until_us, _ASSERTION.c.first_seq > 0
@@ -106,7 +99,7 @@ def _revisions(connection: Connection, model: str, since_us: int, until_us: int)
 
 
 def _first_seen(connection: Connection, model: str, since_us: int, until_us: int) -> list[ModelEvent]:
-    """Names that records state for the first time, but for the first of a kind, and configurations."""
+    """Names that records state for the first time, without the first of a kind, and configurations."""
     query = select(_SEEN).where(or_(_SEEN.c.model == model, _SEEN.c.model == ""))
     rows = connection.execute(query.order_by(_SEEN.c.at_us)).all()
     first: dict[str, int] = {}

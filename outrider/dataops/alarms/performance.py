@@ -31,28 +31,22 @@ from .version_losses import (
 
 PERFORMANCE = "performance"
 _NEWEST = 4
-"""Blocks that say whether the version before was better when it was replaced."""
+"""Blocks that decide whether the version before was better when replaced."""
 _INCIDENT, _CHANGE = table_of(Incident), table_of(ChampionChange)
 
 
 @dataclass(slots=True)
 class PerformanceIncidents:
-    """Incidents of a risen loss.
-
-    They end once the loss is what it was, or another version is judged.
-    """
+    """Incidents of a risen loss, resolved once the loss recovers or another version is judged."""
 
     writer: IncidentWriter
     _seen: tuple[int, int] | None = field(default=None, init=False)
-    """Newest observation that was decided about."""
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == PERFORMANCE)
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """Open and end incidents behind labels that have come."""
         newest = newest_block(connection, self.writer.model)
         if newest is None or (newest == self._seen and not rows):
             return
@@ -77,7 +71,6 @@ class PerformanceIncidents:
             self._open(connection, history, found[0], standing, now_us)
 
     def _over(self, connection: Connection, row: Row[Any], losses: BlockLosses | None, now_us: int) -> str:
-        """Reason that an incident is over; empty while it stands."""
         if losses is None or losses.version != row.details["version"]:
             return f"version {row.details['version']} is judged no more"
         if _changed_us(connection, self.writer.model) > row.opened_us:
@@ -99,17 +92,15 @@ class PerformanceIncidents:
         return "labels were corrected: by those that count now, the loss has not risen"
 
     def _stands(self, connection: Connection, losses: BlockLosses, part: str, block: int) -> bool:
-        """True where the labels that count now do not refute a rise.
-
-        They say nothing of numbers, and of labels that were chosen with unlike chances.
-        """
+        """True where the current labels do not refute a rise; they say nothing of numbers or of
+        labels chosen with unequal chances."""
         if losses.bound is not None or len(losses.weight) > 1:
             return True
         onset_us = int(losses.newest_us[min(block, len(losses.newest_us) - 1)])
         return is_risen(connection, self.writer.model, losses.version, part, onset_us)
 
     def _history(self, connection: Connection, losses: BlockLosses) -> LossHistory | None:
-        """Losses that say what is usual. What a person resolved is a new normal."""
+        """Losses that are usual; what a person resolved is a new normal."""
         since, left_out = self._ended(connection, losses.version)
         begin = int(losses.begun_us[0])
         former = None
@@ -128,7 +119,7 @@ class PerformanceIncidents:
         return LossHistory(losses.where(kept), former) if kept.any() else None
 
     def _ended(self, connection: Connection, version: str) -> tuple[int, list[tuple[int, int]]]:
-        """Time since which labels count, and those of earlier incidents, which are no usual ones."""
+        """Time since which labels count, and the excluded times of earlier incidents."""
         since, left_out = 0, []
         own = _INCIDENT.c.model == self.writer.model, _INCIDENT.c.kind == PERFORMANCE
         columns = _INCIDENT.c.details, _INCIDENT.c.resolved_us, _INCIDENT.c.note
@@ -208,14 +199,12 @@ class PerformanceIncidents:
 
 
 def _changed_us(connection: Connection, model: str) -> int:
-    """Time of the newest change of champion; 0 without one."""
     own = _CHANGE.c.model == model, _CHANGE.c.action != "registered"
     newest: int | None = connection.scalar(select(func.max(_CHANGE.c.at_us)).where(*own))
     return newest or 0
 
 
 def _onset(own: BlockLosses, alarm: LossAlarm) -> dict[str, str]:
-    """Receipt of the first records of the blocks that may have been the onset."""
     places = np.clip([alarm.first, alarm.block, alarm.last + 1], 0, len(own.record_us) - 1)
     first, likeliest, last = (int(own.record_us[at]) for at in places)
     return {
@@ -226,7 +215,6 @@ def _onset(own: BlockLosses, alarm: LossAlarm) -> dict[str, str]:
 
 
 def _sentence(details: dict[str, Any]) -> str:
-    """One line of an explanation, for notes and tables."""
     part = details["explained_by"][0]["slice"]
     where = f"records of {part}" if part.startswith(LABEL) else f"slice {part}" if part else "all records"
     before, now = details["before"]["share"], details["now"]["share"]

@@ -25,26 +25,25 @@ from outrider.assertions.detection import (
     weekly_rates,
 )
 from outrider.assertions.detection.rises import floor_of, largest_ratio, might_rise
-from outrider.assertions.wilson import wilson_interval
+from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.dataops.ledger.minutes import MINUTE_US
 
 from .minute_counts import ALL, OF_VERSION, MinuteCounts
 
 Floats = NDArray[np.float64]
 Stream = tuple[str, str]
-"""Assertion and slice."""
 OWN_ENOUGH = 50
-"""Entities before the onset from which a slice is held against its own share, not against that of all."""
+"""Entities before the onset from which a slice is compared with its own share."""
 MOST_CAUSES = 6
-"""Slices with an incident of their own at once: of more, all records are the cause."""
+"""Most slices with incidents of their own; beyond, all records are the cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlarmRule:
     """Guarantee of alarms; see ``[flags]`` in the configuration.
 
-    While nothing changes, a model opens any incident of a ``warning`` within ``horizon_s`` with a chance of
-    at most ``alpha``.
+    While nothing changes, a model opens any incident of a ``warning`` within ``horizon_s`` with a chance
+    of at most ``alpha``.
     """
 
     alpha: float = 0.01
@@ -62,7 +61,6 @@ class AlarmRule:
 
     @property
     def horizon(self) -> int:
-        """Minutes."""
         return max(1, round(self.horizon_s * 1e6 / MINUTE_US))
 
     @property
@@ -72,40 +70,29 @@ class AlarmRule:
 
     @property
     def minutes(self) -> int:
-        """Minutes of counts: two and a half baselines."""
         return 10 * self.step
 
     @property
     def widths(self) -> list[int]:
-        """Minutes of stretches whose shares may differ: 15, 60 and 240."""
         return [max(1, self.step // 24), max(1, self.step // 6), max(1, self.step * 2 // 3)]
 
 
 @dataclass(frozen=True, slots=True)
 class FlaggedShare:
-    """Entities with flags among all entities seen."""
-
     hits: int
     seen: int
 
     @property
     def share(self) -> float:
-        """0.0 where none was seen."""
         return self.hits / self.seen if self.seen else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class StreamLook:
-    """Evidence that a stream's share has risen, behind a complete minute.
+    """Evidence that a stream's share has risen after a complete minute.
 
-    Attributes
-    ----------
-    alpha
-        Part of the rule's alpha that the stream may spend.
-    evidence
-        Logarithm; -inf where it is below what was asked for, or no flag came for an hour.
-    before, now
-        Entities of the reference, which are those of all versions until a version came, and of the last hour.
+    ``alpha`` is the stream's part; ``evidence`` is a logarithm, -inf below what was asked for or after an
+    hour without flags; ``before`` and ``now`` are entities of the reference and of the last hour.
     """
 
     assertion: str
@@ -117,12 +104,10 @@ class StreamLook:
 
     @property
     def stream(self) -> Stream:
-        """Assertion and slice."""
         return self.assertion, self.slice
 
     @property
     def needed(self) -> float:
-        """Logarithm of the evidence from which the stream alarms by itself."""
         return -math.log(self.alpha)
 
 
@@ -140,34 +125,27 @@ class RateAlarm:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Assertion, slice and version that explain an alarm: share before and now."""
-
     assertion: str
     slice: str
     before: FlaggedShare
     now: FlaggedShare
     weight: float
-    """Logarithm of the likelihood ratio, >= 0: the larger, the more it explains."""
+    """Log likelihood ratio, >= 0."""
     version: str = ""
-    """Empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """Minutes of the usual share, in microseconds."""
-
     begun: Mapping[str, int] = field(default_factory=dict)
-    """Time since which an assertion judges: no flag before that says nothing."""
+    """Start of each assertion's judging: minutes before say nothing."""
     since: Mapping[Stream, int] = field(default_factory=dict)
-    """Minute from which a stream counts: what was before is another normal."""
+    """Minute from which a stream counts."""
     left_out: Mapping[Stream, Sequence[tuple[int, int]]] = field(default_factory=dict)
-    """Minutes of earlier incidents, which are no usual ones."""
+    """Excluded minutes of earlier incidents."""
 
     def of(self, counts: MinuteCounts, key: Stream) -> tuple[Floats, Floats]:
-        """Hits and entities seen, 0.0 in minutes left out, shape (minutes,) each.
-
-        What was told of all records was told of their versions.
-        """
+        """Hits and entities seen, 0.0 in excluded minutes, shape (minutes,) each; what is excluded
+        for all records is for their versions."""
         hits, seen = (side.copy() for side in counts.of(*key))
         told = [key, (key[0], ALL)] if key[1].startswith(OF_VERSION) else [key]
         since_us = max(self.begun.get(key[0], 0), *(self.since.get(one, 0) for one in told))
@@ -180,8 +158,8 @@ class Usual:
     def since_it_came(self, counts: MinuteCounts, key: Stream) -> tuple[Floats, Floats]:
         """Minutes of a stream, of all records before its version came.
 
-        So a version that is worse from its first record on is held against the others. One whose share a
-        person has taken for normal is held against its own.
+        So a version that is worse from its first record is compared with the others, unless a person
+        accepted its share.
         """
         hits, seen = self.of(counts, key)
         is_own = key[1].startswith(OF_VERSION)
@@ -199,7 +177,6 @@ EVERYTHING = Usual()
 
 
 PastHours: TypeAlias = Callable[[Stream, int], Hours]
-"""Hours of earlier weeks, of a stream since a time in microseconds."""
 
 
 def rate_alarms(
@@ -211,15 +188,7 @@ def rate_alarms(
     past: PastHours | None = None,
     standing: Set[Stream],
 ) -> list[RateAlarm]:
-    """Find the streams that alarm behind the newest complete minute.
-
-    Parameters
-    ----------
-    assertions
-        Those of level ``warning``.
-    standing
-        Streams with an open incident, which need no other.
-    """
+    """Streams that alarm after the newest complete minute; those in ``standing`` have an open incident."""
     looks = stream_looks(
         counts, assertions, rule, usual=usual, past=past, left_out=standing, least=-math.log(rule.alpha)
     )
@@ -242,24 +211,15 @@ def stream_looks(
     left_out: Set[Stream] = frozenset(),
     least: float = 0.0,
 ) -> list[StreamLook]:
-    """Evidence of every stream behind the newest complete minute.
-
-    Parameters
-    ----------
-    assertions
-        Those of level ``warning``.
-    left_out
-        Streams whose evidence is not asked for.
-    least
-        Logarithm of the evidence that is of interest: where a cheap bound lies below it, -inf is returned.
-    """
+    """Evidence of every stream after the newest complete minute; -inf where a cheap bound is below
+    ``least``."""
     parts, versions = counts.slices(), counts.versions()
     begin, _ = _window(counts, rule)
     streams = [(name, part) for name in assertions for part in (ALL, *parts, *versions)]
     evidence = np.full(len(streams), -np.inf)
     sides: list[tuple[FlaggedShare, FlaggedShare]] = []
     recent: dict[int, tuple[Floats, Floats]] = {}
-    """Rows of streams to look at, by place: a few at once, however many streams there are."""
+    """Rows of streams to examine, by position."""
     for at, key in enumerate(streams):
         rows = usual.since_it_came(counts, key)
         own = usual.of(counts, key) if key[1].startswith(OF_VERSION) else rows
@@ -291,7 +251,7 @@ def _evidence(
     *,
     least: float,
 ) -> Iterator[tuple[int, float]]:
-    """Evidence of the streams at some places, as far as it may be ``least``."""
+    """Evidence of the streams at some positions, as far as it may reach ``least``."""
     begin, earliest = _window(counts, rule)
     horizon = _WINDOWS * rule.horizon
     whole = [np.stack([rows[side] for rows in recent.values()]) for side in (0, 1)]
@@ -329,11 +289,10 @@ def _evidence(
 
 
 def smallest_shares(looks: Sequence[StreamLook], rule: AlarmRule) -> Floats:
-    """Smallest share of each stream that one more hour would prove.
+    """Smallest share of each stream that one more hour would prove with a chance of 90 %.
 
-    With a chance of 90 %, at the volume of the last hour, against all counts of the reference up to now, and
-    as evidence of that one onset: what other onsets add is left out. nan where even a share of 1 is not
-    proven; shape (streams,).
+    At the last hour's volume and as evidence of that one onset; nan where even 1 is not proven, shape
+    (streams,).
     """
     sides = [
         (look.before.hits + look.now.hits, look.before.seen + look.now.seen, look.now.seen) for look in looks
@@ -343,17 +302,7 @@ def smallest_shares(looks: Sequence[StreamLook], rule: AlarmRule) -> Floats:
 
 
 def likely_shares(hits: Floats, seen: Floats, now: Floats, alpha: Floats, rule: AlarmRule) -> Floats:
-    """Smallest shares proven with a chance of 90 %; nan for none.
-
-    Parameters
-    ----------
-    hits, seen
-        Of the reference, shape (streams,).
-    now
-        Entities since the onset, shape (streams,).
-    alpha
-        That each stream may spend, shape (streams,).
-    """
+    """Smallest shares proven with a chance of 90 %, shape (streams,); nan for none."""
     needed = -np.log(alpha) + math.log(_WINDOWS * rule.horizon)
     proven = smallest_rise(hits, seen, now, needed=needed, odds=rule.odds)
     # As many hits come with that chance where the share is their one-sided upper limit.
@@ -362,22 +311,19 @@ def likely_shares(hits: Floats, seen: Floats, now: Floats, alpha: Floats, rule: 
 
 
 _LIKELY = 0.8
-"""Coverage whose upper limit holds with 90 %."""
 _ENOUGH = 10
-"""Entities without which a share says nothing."""
 _AT_ONCE = 64
-"""Streams whose spread is held in memory together."""
 _LATEST = 60
 """A stream without a flag in as many minutes is not rising."""
 _WINDOWS = 4
-"""References, at most, that an onset is held against: the first of a model, and three of the rolling ones."""
+"""Most references of an onset: the first of a model, and three rolling ones."""
 
 
 def _window(counts: MinuteCounts, rule: AlarmRule) -> tuple[int, int]:
-    """First minute of the reference, and the first one behind it that may be an onset.
+    """First minute of the reference, and the first that may be an onset.
 
-    A reference stays for a quarter of the baseline, so that the evidence of an onset is a martingale while it
-    does. What came before it is forgotten; then only onsets of its second half count.
+    A reference stays for a quarter of the baseline, so that the evidence of an onset is a martingale
+    meanwhile; then only onsets of its second half count.
     """
     newest = counts.stop_us // MINUTE_US
     begin = (newest // rule.step - 4) * rule.step - counts.start_us // MINUTE_US
@@ -394,10 +340,7 @@ def causes(
     *,
     usual: Usual = EVERYTHING,
 ) -> list[Cause]:
-    """Assertions and slices whose share rose at an onset, ranked.
-
-    Those that noise explains as well are left out.
-    """
+    """Assertions and slices whose share rose at an onset, ranked; without those that noise explains."""
     at = counts.index(alarm.onset_us)
     parts = counts.slices() or [ALL]
     names = sorted(assertions)
@@ -416,12 +359,11 @@ def why_over(
     most: float,
     since_us: int,
 ) -> str:
-    """Reason that a cause is over; empty for one that stands.
+    """Reason that a cause has ended, or empty.
 
-    The share of the last ``quiet_s``, or of as many minutes since a time as hold ten entities, lies nearer to
-    the one before than to the alarm's, and may be the one before, which is ``most`` at most; or nothing came
-    for ``baseline_s``.
-    """
+    The share of the last ``quiet_s`` (or of ten entities)
+    is nearer to the one before than to the alarm's and may be the one before (``most`` at most), or
+    nothing came for ``baseline_s``."""
     hits, seen = counts.of(*cause)
     day = max(1, round(rule.baseline_s * 1e6 / MINUTE_US))
     open_for = counts.minutes - counts.index(since_us)
@@ -467,7 +409,6 @@ def _known_mix(
     is_kept = seen > 0
 
     def own() -> Iterator[tuple[Floats, Floats]]:
-        """Each slice's minutes, one after the other: a stack of many would be large."""
         for part in parts:
             hits_of, seen_of = counts.of(assertion, part)
             yield hits_of[begin:] * is_kept, seen_of[begin:] * is_kept

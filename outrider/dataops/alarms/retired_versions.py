@@ -13,24 +13,19 @@ RETIRED = "version_retired"
 
 @dataclass(slots=True)
 class RetiredVersionIncidents:
-    """Incidents of retired versions."""
-
     writer: IncidentWriter
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == RETIRED)
 
     def open(self, connection: Connection, version: str, why: str, *, now_us: int) -> None:
-        """Open the incident of a version, in the caller's transaction."""
         note = f"version {version} is retired: {why}"
         details = {"version": version, "reason": why}
         made = self.writer.new(f"version {version}", RETIRED, "warning", now_us, note=note, details=details)
         self.writer.open(connection, made)
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """End incidents."""
         for row in rows:
             if is_unmuted(row, now_us):
                 self.writer.resolve(connection, row, now_us, why=UNMUTED)

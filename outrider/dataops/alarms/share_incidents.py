@@ -37,11 +37,9 @@ class ShareIncidents:
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == FLAGS and row.level != "critical")
 
     def follow(self, connection: Connection, rows: Sequence[Row[Any]], unit: CommittedUnit) -> None:
-        """Count the flags of open incidents."""
         for row in rows:
             members = {(one["assertion"], one["slice"]) for one in causes_of_streams(row.details)}
             new = sum(
@@ -54,7 +52,6 @@ class ShareIncidents:
                 self.writer.add(connection, row, new, unit.now_us)
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """Open incidents of risen shares, join causes, end recovered incidents."""
         levels, begun = self.watched.levels(connection), self.watched.begun(connection, now_us)
         standing: list[Row[Any]] = []
         for row in rows:
@@ -87,7 +84,7 @@ class ShareIncidents:
         assertions: int,
         now_us: int,
     ) -> None:
-        """One incident for each version that is worse than those beside it."""
+        """Open one incident for each version that is worse than those beside it."""
         told = [one for row in standing for one in row.details.get("explained_by", ())]
         versions = {one.get("version") for one in told}
         plain = {one["assertion"] for one in told if not one.get("version")}
@@ -111,7 +108,7 @@ class ShareIncidents:
         usual: Usual,
         now_us: int,
     ) -> None:
-        """One incident for each slice that explains the alarms, or for all records."""
+        """Open one incident for each slice that explains the alarms, or for all records."""
         alarmed = {alarm.assertion for alarm in found}
         told = causes(self.counts, warnings, first, self.writer.rule, usual=usual)
         parts = list(dict.fromkeys(one.slice for one in told if one.assertion in alarmed))
@@ -180,7 +177,6 @@ class ShareIncidents:
         writer.open(connection, made)
 
     def _join(self, connection: Connection, row: Row[Any], told: Sequence[Cause]) -> None:
-        """Add causes to an open incident of the same slice."""
         known = [(one["assertion"], one["slice"]) for one in causes_of_streams(row.details)]
         fresh = [one for one in cause_json(told) if (one["assertion"], one["slice"]) not in known]
         details = row.details | {"explained_by": [*row.details["explained_by"], *fresh]}
@@ -189,7 +185,6 @@ class ShareIncidents:
     def _recovered(
         self, row: Row[Any], levels: Mapping[str, str], begun: Mapping[str, int], now_us: int
     ) -> str:
-        """Reason that an incident of a warning is over; empty while it stands."""
         if now_us - row.opened_us < self.writer.rule.quiet_s * 1e6:
             return ""
         streams = causes_of_streams(row.details) or row.details["explained_by"]

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, select
 
 from outrider.assertions.detection import rise_evidence
+from outrider.dataops.ledger.cube import RECORDS
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import Label
-from outrider.dataops.state.tables import RecordCount, table_of
+from outrider.dataops.state.tables import table_of
 
 from .explanation import iso
 from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
@@ -27,34 +28,29 @@ LOOKBACK_MINUTES = 11 * DAY
 _NEAR = 30
 """Minutes around the same time of earlier days."""
 _LEAST = 60
-"""Minutes from which there is a rhythm to speak of."""
+"""Fewest minutes of a rhythm."""
 _ODDS = 2.0
 _LABELS_EVERY = 10
-"""Minutes between two looks at labels: they are many, and seldom told by the minute."""
-_RECORDS, _LABEL = table_of(RecordCount), table_of(Label)
+"""Minutes between two checks of labels, which are many."""
+_LABEL = table_of(Label)
 
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Silence that the rhythm before does not explain."""
-
     model: str
     what: str
     since_us: int
     minutes: int
     share: float
-    """Of the minutes before in which something came."""
 
     @property
     def sentence(self) -> str:
-        """One line for people."""
         return (
             f"no {self.what} of {self.model} since {iso(self.since_us)}: {self.minutes} minutes, where "
             f"{self.share:.0%} of the minutes before had some"
         )
 
     def details(self, rule: AlarmRule) -> dict[str, Any]:
-        """Details of an incident as JSON."""
         at = iso(self.since_us)
         return {
             "onset": {"first": at, "likeliest": at, "last": iso(self.since_us + MINUTE_US)},
@@ -68,14 +64,7 @@ class Silence:
 class SilenceEvidence:
     """Evidence that records or labels have stopped.
 
-    Attributes
-    ----------
-    newest_us
-        Time of the newest; None where none ever came.
-    evidence
-        Logarithm; None where too little came to know a rhythm.
-    needed
-        Logarithm of the evidence at which silence is told.
+    ``evidence`` and ``needed`` are logarithms; None where no rhythm is known.
     """
 
     what: str
@@ -97,10 +86,8 @@ class SilenceWatch:
     model: str
     rule: AlarmRule
     begun_us: int | None = None
-    """First minute in which a worker looked."""
 
     def look(self, connection: Connection, now_us: int) -> list[Silence]:
-        """Find silence behind the last complete minute."""
         stop = minute_of(now_us)
         if self.begun_us is None:
             self.begun_us = stop
@@ -108,24 +95,21 @@ class SilenceWatch:
         return [one for one in found if one is not None]
 
     def has_come(self, connection: Connection, what: str, *, since_us: int, now_us: int) -> bool:
-        """True where something came since the minute of a time."""
         newest = self._newest(connection, what, now_us)
         return newest is not None and newest >= minute_of(since_us)
 
     def _newest(self, connection: Connection, what: str, now_us: int) -> int | None:
-        """Time of the newest; None without any. A clock that was ahead has left later ones."""
+        """Time of the newest, ignoring later ones of a clock that was ahead; None without any."""
         if what == "records":
-            own = select(func.max(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
-            own = own.where(_RECORDS.c.minute_us <= now_us)
-        else:
-            own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
-            own = own.where(_LABEL.c.received_us <= now_us)
-            own = own.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(1)
+            return RECORDS.last(connection, self.model, until_us=now_us)
+        own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+        own = own.where(_LABEL.c.received_us <= now_us)
+        own = own.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(1)
         newest: int | None = connection.scalar(own)
         return newest
 
     def _minutes(self, connection: Connection, what: str, stop: int, now_us: int) -> NDArray[np.int64]:
-        """Minutes before ``stop`` in which something came, ascending; empty where there is no silence."""
+        """Minutes before ``stop`` in which something came, ascending; empty without silence."""
         newest = self._newest(connection, what, now_us)
         is_heard = newest is None or newest >= stop - MINUTE_US
         if is_heard or (what == "labels" and stop // MINUTE_US % _LABELS_EVERY):
@@ -133,11 +117,9 @@ class SilenceWatch:
         return self._came(connection, what, stop)
 
     def _came(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
-        """Minutes of the rhythm in which something came, ascending."""
         since = stop - LOOKBACK_MINUTES * MINUTE_US
         if what == "records":
-            own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us.between(since, stop - 1)
-            query = select(_RECORDS.c.minute_us).where(*own).distinct()
+            query = RECORDS.query(self.model, "minute_us", since_us=since, until_us=stop)
         else:
             minute = _LABEL.c.received_us - _LABEL.c.received_us % MINUTE_US
             own = _LABEL.c.model == self.model, _LABEL.c.received_us.between(since, stop - 1)
@@ -146,10 +128,7 @@ class SilenceWatch:
         return np.sort(np.array(connection.scalars(query).all(), dtype=np.int64))
 
     def evidence(self, connection: Connection, what: str, now_us: int) -> SilenceEvidence:
-        """Evidence that something has stopped, behind the last complete minute.
-
-        As if a worker had looked all the time: what it does not know is not held against it.
-        """
+        """Evidence that something has stopped, as if a worker had always looked."""
         stop, newest = minute_of(now_us), self._newest(connection, what, now_us)
         if newest is not None and newest >= stop - MINUTE_US:
             is_known = minute_of(newest) - self._oldest(connection, what) >= _LEAST * MINUTE_US
@@ -160,17 +139,14 @@ class SilenceWatch:
         return SilenceEvidence(what, newest, _lowest(came, int(came[-1]) + MINUTE_US, stop), self._needed)
 
     def _oldest(self, connection: Connection, what: str) -> int:
-        """Minute of the oldest; there is one."""
         if what == "records":
-            own = select(func.min(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
-        else:
-            own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
-            own = own.order_by(_LABEL.c.seq, _LABEL.c.row).limit(1)
+            return RECORDS.first(connection, self.model) or 0
+        own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+        own = own.order_by(_LABEL.c.seq, _LABEL.c.row).limit(1)
         return minute_of(int(connection.scalar(own) or 0))
 
     @property
     def _needed(self) -> float:
-        """Logarithm of the evidence at which silence is told."""
         return math.log(len(WHAT) * self.rule.horizon / self.rule.alpha)
 
     @staticmethod
@@ -190,18 +166,14 @@ class SilenceWatch:
 
 @dataclass(slots=True)
 class SilenceIncidents:
-    """Incidents of silence, over when something comes."""
-
     writer: IncidentWriter
     watch: SilenceWatch
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind, of records or labels."""
         return row.kind == SILENT and row.assertion in WHAT and "silent" not in row.details
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """Open and end incidents."""
         silent = {one.what: one for one in self.watch.look(connection, now_us)}
         for row in rows:
             if self.watch.has_come(connection, row.assertion, since_us=row.opened_us, now_us=now_us):
@@ -217,14 +189,13 @@ class SilenceIncidents:
 
 
 def _heard(came: NDArray[np.int64]) -> Bools:
-    """Minutes from the first to the last in which something came, shape (minutes,)."""
     heard = np.zeros((int(came[-1]) - int(came[0])) // MINUTE_US + 1, dtype=np.bool_)
     heard[(came - came[0]) // MINUTE_US] = True
     return heard
 
 
 def _lowest(came: NDArray[np.int64], since: int, stop: int) -> float:
-    """Evidence of the rhythm that a silence speaks least against; 0.0 without one complete minute of it."""
+    """Evidence of the rhythm that contradicts a silence least; 0.0 without a complete minute of it."""
     silent = (stop - since) // MINUTE_US
     if silent < 1:
         return 0.0
@@ -233,7 +204,7 @@ def _lowest(came: NDArray[np.int64], since: int, stop: int) -> float:
 
 
 def _rhythms(heard: Bools, begin: int, since: int, silent: int) -> list[Bools]:
-    """Minutes before: all, those of earlier days and those of a week ago about the time of the silence."""
+    """Minutes before: all, those of earlier days, and those of a week ago about the time of the silence."""
     minute = begin // MINUTE_US + np.arange(len(heard))
     middle = since // MINUTE_US + silent // 2
     near = max(_NEAR, silent // 2)

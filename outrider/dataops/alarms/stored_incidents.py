@@ -42,14 +42,9 @@ def resolve(
     by: str = PERSON,
     who: str = "",
 ) -> None:
-    """Close an incident and enqueue its event. In the caller's write transaction.
+    """Close an incident and enqueue its event, in the caller's transaction.
 
-    Parameters
-    ----------
-    by
-        What a person resolves is a new normal; what the rule does is not.
-    who
-        Name of the person's key.
+    What a person resolves (``by``) is a new normal; what the rule does is not.
     """
     found = get(connection, incident)
     if found.status == "resolved":
@@ -74,7 +69,7 @@ def resolve(
 
 
 def acknowledge(connection: Connection, incident: str, *, now_us: int, note: str = "", who: str = "") -> None:
-    """Acknowledge an incident; silence still resolves the incident."""
+    """Acknowledge an incident; silence still resolves it."""
     found = _standing(connection, incident)
     details = _with_step(found, "acknowledged", now_us, who, note)
     connection.execute(
@@ -87,10 +82,7 @@ def acknowledge(connection: Connection, incident: str, *, now_us: int, note: str
 def mute(
     connection: Connection, incident: str, *, until_us: int, now_us: int, note: str = "", who: str = ""
 ) -> None:
-    """Mute an assertion in a slice until a time.
-
-    No other incident opens until then; a later flag opens one anew.
-    """
+    """Mute an assertion in a slice until a time; a later flag opens a new incident."""
     if until_us <= now_us:
         raise OutriderError("an incident is muted until a time to come; this one has passed")
     found = _standing(connection, incident)
@@ -103,13 +95,6 @@ def mute(
 
 
 def get(connection: Connection, incident: str) -> IncidentRow:
-    """Incident of that id.
-
-    Raises
-    ------
-    NotFound
-        If there is none of that id.
-    """
     row = connection.execute(select(_INCIDENT).where(_INCIDENT.c.id == incident)).first()
     if row is None:
         raise NotFound(f"no incident {incident!r}; `outrider incidents` lists them")
@@ -117,13 +102,6 @@ def get(connection: Connection, incident: str) -> IncidentRow:
 
 
 def read_incident(connection: Connection, incident: str, *, now_us: int) -> IncidentRow:
-    """Incident of that id with its share.
-
-    Raises
-    ------
-    NotFound
-        If there is none of that id.
-    """
     return _with_share(connection, get(connection, incident), now_us=now_us)
 
 
@@ -136,10 +114,7 @@ def list_incidents(
     assertion: str | None = None,
     limit: int = 50,
 ) -> list[IncidentRow]:
-    """Incidents with their shares, newest first.
-
-    ``status`` may be ``current`` for all that are not resolved.
-    """
+    """Incidents with their shares, newest first; status ``current`` means all unresolved ones."""
     query = select(_INCIDENT).order_by(_INCIDENT.c.opened_us.desc(), _INCIDENT.c.id).limit(limit)
     if model is not None:  # what is of no model concerns all
         query = query.where(_INCIDENT.c.model.in_((model, "")))
@@ -154,7 +129,6 @@ def list_incidents(
 
 
 def count_incidents(connection: Connection) -> list[tuple[str, str, int, int]]:
-    """Incidents by model and level, and current (open or acknowledged) ones."""
     current = case((_INCIDENT.c.status.in_(("open", "acknowledged")), 1), else_=0)
     query = select(_INCIDENT.c.model, _INCIDENT.c.level, func.count(), func.sum(current))
     rows = connection.execute(query.group_by(_INCIDENT.c.model, _INCIDENT.c.level))
@@ -162,7 +136,6 @@ def count_incidents(connection: Connection) -> list[tuple[str, str, int, int]]:
 
 
 def open_alarms(connection: Connection) -> list[tuple[str, str, str, str]]:
-    """Model, kind, level and assertion of each open or acknowledged incident."""
     columns = _INCIDENT.c.model, _INCIDENT.c.kind, _INCIDENT.c.level, _INCIDENT.c.assertion
     query = select(*columns).where(_INCIDENT.c.status.in_(("open", "acknowledged"))).distinct()
     return [(row.model, row.kind, row.level, row.assertion) for row in connection.execute(query)]
@@ -173,14 +146,12 @@ def _with_share(connection: Connection, row: IncidentRow, *, now_us: int) -> Inc
 
 
 def _noted(found: IncidentRow, more: str) -> str:
-    """Note of an incident, which says why it opened, and what is added to it."""
     return "; ".join(part for part in (found.note, more) if part)
 
 
 def _with_step(
     found: IncidentRow, what: str, at_us: int, who: str, why: str, *, until_us: int | None = None
 ) -> dict[str, Any]:
-    """Details with one more step of the history."""
     until = None if until_us is None else utc_text(until_us)
     step: IncidentStep = {"at": utc_text(at_us), "what": what, "by": who, "why": why, "until": until}
     return found.details | {"history": [*found.details.get("history", ()), step]}

@@ -2,24 +2,21 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from outrider.assertions.detection.rises import largest_ratio
-from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 
-from .minute_counts import ALL, CHAMPION, OF_VERSION, MinuteCounts
+from .minute_counts import ALL, OF_VERSION, MinuteCounts
 from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare, RateAlarm, Usual
 
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 _BESIDE = math.log(20.0)
 """Likelihood ratio from which a version is worse than those that answer beside it."""
 _AS_MUCH = 0.99
 Sides = NDArray[np.float64]
-"""Hits and entities seen, before an onset and since, shape (2, 2)."""
 
 
 def with_versions(
@@ -31,15 +28,10 @@ def with_versions(
     *,
     usual: Usual,
 ) -> list[Cause]:
-    """Causes with the versions that explain the first one; ranked.
+    """Causes with the versions that explain the first one, ranked.
 
-    A version explains it where it is worse than those that answer beside it, or where it alone answers since
-    the onset and is new. Its share before is its own, or that of all others where it has few entities.
-
-    Parameters
-    ----------
-    told
-        Causes of one slice or of all records, the first one first.
+    A version explains it where it is worse than those beside it, or alone answers since the onset and is
+    new; its share before is its own, or that of all others where it has few entities.
     """
     first = told[0]
     key = first.assertion, first.slice
@@ -57,17 +49,14 @@ def _sides(
     connection: Connection, counts: MinuteCounts, first: Cause, *, since_us: int, onset_us: int
 ) -> dict[str, Sides]:
     found: dict[str, Sides] = {}
-    for at, table in enumerate((_FLAGS, _RECORDS)):
-        is_since = (table.c.minute_us >= onset_us).label("is_since")
-        own: list[Any] = [
-            table.c.model == counts.model, table.c.minute_us >= since_us, table.c.minute_us < counts.stop_us,
-        ]  # fmt: skip
-        if table is _FLAGS:
-            own += [table.c.slot == CHAMPION, table.c.assertion == first.assertion]
-        if first.slice != ALL:
-            own.append(table.c.slice == first.slice)
-        query = select(table.c.version, is_since, func.sum(table.c.entities)).where(*own)
-        for version, since, entities in connection.execute(query.group_by(table.c.version, is_since)):
+    part = None if first.slice == ALL else first.slice
+    for at, cube, of in ((0, FLAGS, flags_of(first.assertion, slice=part)), (1, RECORDS, {"slice": part})):
+        is_since = cube.table.c.minute_us >= onset_us
+        query = cube.query(
+            counts.model, "version", is_since,
+            sums=("entities",), since_us=since_us, until_us=counts.stop_us, of=of,
+        )  # fmt: skip
+        for version, since, entities in connection.execute(query):
             found.setdefault(version, np.zeros((2, 2)))[int(since), at] += entities
     for sides in found.values():
         sides[:, 0] = np.minimum(sides[:, 0], sides[:, 1])
@@ -130,17 +119,13 @@ def worse_beside(
 def _by_slice(
     connection: Connection, counts: MinuteCounts, alarm: RateAlarm, version: str
 ) -> tuple[Sides, Sides]:
-    """Hits and entities since an onset by slice, of a version and of the others, shape (slices, 2)."""
     found: dict[str, Sides] = {}
-    for at, table in enumerate((_FLAGS, _RECORDS)):
-        own: list[Any] = [
-            table.c.model == counts.model, table.c.minute_us >= alarm.first_us,
-            table.c.minute_us < counts.stop_us,
-        ]  # fmt: skip
-        if table is _FLAGS:
-            own += [table.c.slot == CHAMPION, table.c.assertion == alarm.assertion]
-        query = select(table.c.slice, table.c.version, func.sum(table.c.entities)).where(*own)
-        for part, stated, entities in connection.execute(query.group_by(table.c.slice, table.c.version)):
+    for at, cube, of in ((0, FLAGS, flags_of(alarm.assertion)), (1, RECORDS, {})):
+        query = cube.query(
+            counts.model, "slice", "version",
+            sums=("entities",), since_us=alarm.first_us, until_us=counts.stop_us, of=of,
+        )  # fmt: skip
+        for part, stated, entities in connection.execute(query):
             found.setdefault(part, np.zeros((2, 2)))[int(stated != version), at] += entities
     sides = np.array(list(found.values())).reshape(-1, 2, 2)
     sides[:, :, 0] = np.minimum(sides[:, :, 0], sides[:, :, 1])
@@ -148,7 +133,6 @@ def _by_slice(
 
 
 def _standardized(own: Sides, others: Sides) -> tuple[float, float]:
-    """Share of the others with the mix of a version, and the entities that leave it its variance."""
     weight = own[:, 1] / own[:, 1].sum()
     share = others[:, 0].sum() / others[:, 1].sum()
     total = others[:, 1]

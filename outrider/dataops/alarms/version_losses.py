@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from outrider.assertions.bets import weights_of
 from outrider.assertions.detection import LossBlocks
+from outrider.assertions.statistics.bets import weights_of
 from outrider.dataops.ledger.losses import OF_LABEL, WRONG
 from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.ledger.stated_values import OTHERS
@@ -19,9 +19,8 @@ from .minute_counts import ALL
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LABEL = "label="
-"""Begin of the name of a class of labels, which stands where slices do; slices of such a name have none."""
+"""Begin of the name of a class of labels among slices; real slices of such a name have no stream."""
 MOST_CLASSES = 100
-"""Labels with more names are no classes."""
 
 
 class _Count(NamedTuple):
@@ -34,24 +33,9 @@ class _Count(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockLosses:
-    """Lost and seen observations of one version.
-
-    Attributes
-    ----------
-    number, begun_us, ended_us, record_us, newest_us
-        Per block: its number, when its first and last label came, the first record to be labelled and its
-        newest one; shape (blocks,).
-    parts
-        Slices, in order of the first axis of ``lost`` and ``seen``.
-    lost, seen
-        Shape (slices, blocks, weights); behind the slices may stand what is counted under ``OTHERS``.
-    weight
-        Shape (weights,).
-    bound
-        Bucket above which an error is a loss; None where losses are wrong classes.
-    by_label
-        The same losses by labelled class, named ``label=CLASS``, in place of slices; None of numbers.
-    """
+    """Lost and seen observations of one version by block: ``lost`` and ``seen`` of shape (slices,
+    blocks, weights), times of shape (blocks,). Above bucket ``bound`` an error is a loss; ``by_label``
+    has the same losses by labelled class."""
 
     version: str
     number: Integers
@@ -67,7 +51,6 @@ class BlockLosses:
     by_label: "BlockLosses | None" = None
 
     def of(self, part: str) -> LossBlocks:
-        """Blocks of a slice, a class of labels, or of all records."""
         if part not in self.parts and self.by_label is not None and part in self.by_label.parts:
             return self.by_label.of(part)
         if part == ALL:
@@ -77,11 +60,9 @@ class BlockLosses:
 
     @property
     def day(self) -> Integers:
-        """Day of the newest record up to each block, ascending, shape (blocks,)."""
         return np.asarray(np.maximum.accumulate(self.newest_us) // DAY_US)
 
     def effective(self, streams: Sequence[str]) -> tuple[Floats, Floats]:
-        """Lost and seen of equal weights, shape (streams, blocks) each."""
         mass, hits = self.seen @ self.weight, self.lost @ self.weight
         squares = (self.seen @ self.weight**2).sum(axis=1)
         places = [self.parts.index(part) if part != ALL else -1 for part in streams]
@@ -94,14 +75,9 @@ class BlockLosses:
 
     @property
     def slices(self) -> list[str]:
-        """Slices with streams of their own.
-
-        None where all records are of one.
-        """
         return list(self.parts) if len(self.seen) > 1 else []
 
     def where(self, kept: NDArray[np.bool_]) -> "BlockLosses":
-        """Losses of some blocks alone."""
         return replace(
             self, number=self.number[kept], begun_us=self.begun_us[kept], ended_us=self.ended_us[kept],
             record_us=self.record_us[kept], newest_us=self.newest_us[kept],
@@ -110,13 +86,11 @@ class BlockLosses:
         )  # fmt: skip
 
     def knows(self, part: str) -> bool:
-        """True where a slice, or a class of labels, has come."""
         return (
             part == ALL or part in self.parts or (self.by_label is not None and part in self.by_label.parts)
         )
 
     def rare(self, share: float) -> list[str]:
-        """Classes below a share of all labels; none with over 100 classes."""
         own = self.by_label
         if own is None or not 2 <= len(own.parts) <= MOST_CLASSES:
             return []
@@ -148,10 +122,7 @@ def former_version(connection: Connection, losses: BlockLosses, model: str) -> s
 
 
 def newest_block(connection: Connection, model: str) -> tuple[int, int] | None:
-    """Time and size of the newest blocks of a model.
-
-    Each observation changes them.
-    """
+    """Time and size of the newest blocks of a model, which each observation changes."""
     query = (
         "SELECT max(ended_us), sum(observations) FROM loss_block WHERE model = ?"
         " GROUP BY version ORDER BY 1 DESC LIMIT 1"
@@ -163,15 +134,8 @@ def newest_block(connection: Connection, model: str) -> tuple[int, int] | None:
 def read_losses(
     connection: Connection, model: str, version: str, *, bound: int | None = None
 ) -> BlockLosses | None:
-    """Losses of a version; None without any.
-
-    Of numbers, None while too few errors are known to say which are large.
-
-    Parameters
-    ----------
-    bound
-        Bucket above which an error is a loss, instead of the version's own one.
-    """
+    """Losses of a version; None without any, or while too few errors of numbers are known to say which
+    are large (unless ``bound`` does)."""
     query = (
         "SELECT block, begun_us, ended_us, record_us, newest_us, bound FROM loss_block"
         " WHERE model = ? AND version = ? ORDER BY block"
@@ -211,7 +175,6 @@ def _of_label(part: str) -> str:
 def _block_losses(
     version: str, kept: Sequence[Any], counts: Sequence[_Count], bound: int | None, *, is_number: bool
 ) -> BlockLosses:
-    """Losses of blocks from their counts by slice."""
     places = {row.block: at for at, row in enumerate(kept)}
     named = {row.slice for row in counts}
     parts = {part: at for at, part in enumerate(sorted(named - {OTHERS}))}

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, select
 
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cube import STATED
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import version_words
 from outrider.dataops.state.improvement_tables import ModelVersion
@@ -25,44 +26,34 @@ WINDOW_US = 10 * MINUTE_US
 STRETCH_US = 2 * MINUTE_US
 KEPT_US = 60 * MINUTE_US
 LEAST_SHARE = 0.01
-"""Smaller shares of the records are none."""
 MOST_TOLD = 10
 _COUNT, _VERSION = table_of(VersionCount), table_of(ModelVersion)
 
 
 @dataclass(frozen=True, slots=True)
 class StatedVersions:
-    """Versions that records of the last ten minutes state."""
-
     champion: str
     changed_us: int
-    """When it became champion."""
     by_version: dict[str, int]
     since_us: int | None
-    """First minute from which on each two minutes with records had some of other versions; None for none."""
 
     @property
     def records(self) -> int:
-        """Records that state a version."""
         return sum(self.by_version.values())
 
     @property
     def others(self) -> int:
-        """Records that state another version than the champion."""
         return self.records - self.by_version.get(self.champion, 0)
 
     @property
     def share(self) -> float:
-        """Share of records of other versions; 0.0 without records."""
         return self.others / self.records if self.records else 0.0
 
     def is_lasting(self, now_us: int) -> bool:
-        """True for a mismatch that has gone on for ten minutes."""
         return self.since_us is not None and self.since_us <= now_us - WINDOW_US and self.share >= LEAST_SHARE
 
     @property
     def sentence(self) -> str:
-        """Versions with their shares, the most stated ones."""
         others = [(name, n) for name, n in Tally(self.by_version).most_common() if name != self.champion]
         told = [f"{n / self.records:.1%} {version_words(name)}" for name, n in others[:MOST_TOLD]]
         if rest := sum(n for _, n in others[MOST_TOLD:]):
@@ -73,17 +64,13 @@ class StatedVersions:
 
 @dataclass(slots=True)
 class VersionMismatchIncidents:
-    """Incidents of records that state another version than the champion's."""
-
     writer: IncidentWriter
 
     @staticmethod
     def is_own(row: Row[Any]) -> bool:
-        """True for an incident of this kind."""
         return bool(row.kind == VERSION)
 
     def follow_minute(self, connection: Connection, rows: Sequence[Row[Any]], now_us: int) -> None:
-        """Open, follow and end an incident."""
         found = stated_versions(connection, self.writer.model, now_us=now_us)
         standing = False
         for row in rows:
@@ -104,7 +91,6 @@ class VersionMismatchIncidents:
         forget_versions(connection, self.writer.model, before_us=now_us - KEPT_US)
 
     def _ended(self, row: Row[Any], found: StatedVersions | None, now_us: int) -> str:
-        """Reason that records state the champion's version again; empty while they do not."""
         if found is None:
             return "there is no champion any more"
         if row.opened_us < found.changed_us <= now_us:
@@ -115,7 +101,6 @@ class VersionMismatchIncidents:
 
 
 def count_versions(connection: Connection, effects: Effects) -> None:
-    """Count the records of a unit by stated version."""
     tally: Tally[tuple[int, str]] = Tally()
     for seq, version in zip(effects.records["seq"], effects.stated_versions, strict=True):
         if version is not None:
@@ -125,13 +110,11 @@ def count_versions(connection: Connection, effects: Effects) -> None:
 
 
 def forget_versions(connection: Connection, model: str, *, before_us: int | None = None) -> None:
-    """Drop counts of minutes before a time; without one, of all."""
     own = [_COUNT.c.model == model, *([] if before_us is None else [_COUNT.c.minute_us < before_us])]
     connection.execute(delete(_COUNT).where(*own))
 
 
 def stated_versions(connection: Connection, model: str, *, now_us: int) -> StatedVersions | None:
-    """Versions that records state; None without a champion."""
     pointer = connection.execute(
         select(_VERSION.c.version, _VERSION.c.changed_us).where(
             _VERSION.c.model == model, _VERSION.c.status == "champion"
@@ -142,10 +125,9 @@ def stated_versions(connection: Connection, model: str, *, now_us: int) -> State
     # The minute in which it changed holds records of before; a clock that was set back since says nothing.
     changed_us = pointer.changed_us if pointer.changed_us <= now_us else 0
     begin = max(now_us - KEPT_US, minute_of(changed_us) + MINUTE_US if changed_us else 0)
-    query = select(_COUNT).where(
-        _COUNT.c.model == model, _COUNT.c.minute_us >= begin, _COUNT.c.minute_us <= now_us
+    rows = connection.execute(
+        STATED.query(model, "minute_us", "version", sums=("records",), since_us=begin, until_us=now_us + 1)
     )
-    rows = connection.execute(query).all()
     recent: Tally[str] = Tally()
     for row in rows:
         if row.minute_us > now_us - WINDOW_US:

@@ -21,14 +21,10 @@ _INCIDENT, _ASSERTION = table_of(Incident), table_of(AssertionRow)
 
 @dataclass(slots=True)
 class WatchedStreams:
-    """Past of a model's assertions, for worker and pages."""
-
     model: str
     _minutes: dict[int, int] = field(default_factory=dict)
-    """Minute of the last block before an assertion came."""
 
     def levels(self, connection: Connection) -> dict[str, str]:
-        """Level of each active assertion, live tests left out."""
         own = _ASSERTION.c.model == self.model, _ASSERTION.c.active, _ASSERTION.c.kind == "assertion"
         rows = connection.execute(select(_ASSERTION.c.name, _ASSERTION.c.level).where(*own))
         return dict(map(tuple, rows))
@@ -48,15 +44,7 @@ class WatchedStreams:
         return begun
 
     def usual(self, connection: Connection, begun: Mapping[str, int], *, since_us: int) -> Usual:
-        """Usual minutes of each stream.
-
-        What a person resolved is a new normal.
-
-        Parameters
-        ----------
-        since_us
-            Of the first minute that is counted.
-        """
+        """Usual minutes of each stream; what a person resolved is a new normal."""
         since: dict[Stream, int] = {}
         left_out: dict[Stream, list[tuple[int, int]]] = {}
         own = _INCIDENT.c.model == self.model, _INCIDENT.c.kind == FLAGS, _INCIDENT.c.level == "warning"
@@ -73,11 +61,9 @@ class WatchedStreams:
 
 
 def stream_of(cause: Mapping[str, Any]) -> Stream:
-    """Stream of a stored cause."""
     version = cause.get("version", "")
     return cause["assertion"], OF_VERSION + version if version else cause["slice"] or ALL
 
 
 def causes_of_streams(details: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Causes that are assertions and slices, whatever the version."""
     return [one for one in details.get("explained_by", ()) if not one.get("version")]

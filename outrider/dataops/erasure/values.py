@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outrider.assertions.batch_schema import PARTS, REST
+from outrider.assertions.batch.schema import PARTS, REST
 
 LEAST_LETTERS = 6
 """Shorter texts are quoted by chance."""

@@ -13,7 +13,7 @@ from outrider.dataops.state.tables import LiveRate, table_of
 
 _RATE = table_of(LiveRate)
 TOGETHER_US = 3_600_000_000
-"""Versions of a model that only production has are asked side by side within this time."""
+"""Versions of a production-only model asked within this time count together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +41,17 @@ class LiveRateView:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Alarm: a live test's lower bound has passed its tolerance."""
-
     view: LiveRateView
-    """As it was then."""
     level: str
     record: str
-    """A failure of the block in which it did."""
     failures: int
-    """Until now."""
 
 
 def follow(connection: Connection, effects: Effects) -> tuple[list[LiveRateView], list[Alarm]]:
-    """Add a unit's verdicts in the caller's transaction: views, new alarms.
+    """Add a unit's verdicts in the caller's transaction; returns views and new alarms.
 
-    Blocks are added one by one, so that an alarm does not depend on how the worker joined them. An alarm is
-    told once for each revision and version.
+    Blocks are added one by one, so that an alarm does not depend on how the worker joined them; each
+    revision and version alarms once.
     """
     views, alarms = [], []
     for verdicts in effects.live_verdicts:
@@ -82,7 +77,6 @@ def follow(connection: Connection, effects: Effects) -> tuple[list[LiveRateView]
 
 
 def list_rates(connection: Connection, model: str, *, test: str | None = None) -> list[LiveRateView]:
-    """Rates of a model's live tests, latest changes first."""
     query = select(_RATE).where(_RATE.c.model == model).order_by(_RATE.c.updated_us.desc(), _RATE.c.test)
     if test is not None:
         query = query.where(_RATE.c.test == test)
@@ -92,10 +86,8 @@ def list_rates(connection: Connection, model: str, *, test: str | None = None) -
 def current_rates(
     connection: Connection, model: str, revisions: Mapping[str, str], version: str | None
 ) -> list[LiveRateView]:
-    """Rate of each test's current revision for a version.
-
-    None takes the version that was asked last, or one beside it that is proven to fail (:func:`proof`).
-    """
+    """Rate of each test's current revision for a version; None takes the version asked last, or one
+    beside it that is proven to fail (:func:`proof`)."""
     found: dict[str, LiveRateView] = {}
     for view in list_rates(connection, model):
         if revisions.get(view.test) == view.revision and version in (None, view.version):
@@ -109,10 +101,9 @@ def current_rates(
 def proof(
     connection: Connection, model: str, test: str, revision: str, version: str | None
 ) -> LiveRateView | None:
-    """Proof of one revision's failure beyond tolerance on a version, or None.
+    """Proof of one revision's failure beyond tolerance, or None.
 
-    Of a model that only production has (``version`` None) all versions count that were asked within an hour
-    of the newest answer: a new one may serve a part of the traffic beside the old.
+    With ``version`` None all versions asked within an hour of the newest answer count.
     """
     query = select(_RATE).where(_RATE.c.model == model, _RATE.c.test == test, _RATE.c.revision == revision)
     if version is not None:
@@ -123,7 +114,6 @@ def proof(
 
 
 def _blocks(effects: Effects, verdicts: LiveVerdicts) -> Iterator[tuple[int, RateSequence, str | None]]:
-    """Receive time, sequence and first failure of each block, in order."""
     for seq in np.unique(verdicts.seq).tolist():
         here = verdicts.seq == seq
         failed = verdicts.failed[here]

@@ -1,7 +1,5 @@
-"""Bounded figures of assertions from flags, labels, reviews and counts.
-
-All of them are about the champion's slot and the revision that is active: an edited assertion begins anew.
-"""
+"""Bounded figures of assertions from flags, labels, reviews and counts, all of the champion's slot and the
+active revision."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, and_, case, exists, func, literal, select, union_all
 
-from outrider.assertions.matching import matches
-from outrider.assertions.quality import (
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import read_typed
+from outrider.assertions.flags.quality import (
     Asked,
     Detection,
     Judged,
@@ -26,11 +25,11 @@ from outrider.assertions.quality import (
     rate_of_labels,
     reasons_to_suspend,
 )
-from outrider.assertions.typed_text import read_typed
 from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.ledger.champions import read_borders, version_at
 from outrider.dataops.ledger.counters import read_counts
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.ledger.targets import is_number
@@ -38,10 +37,8 @@ from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import (
     AssertionRow,
     Flag,
-    FlagCount,
     FlagRecord,
     Record,
-    RecordCount,
     Review,
     Strike,
     table_of,
@@ -50,18 +47,14 @@ from outrider.errors import NotFound
 
 CHAMPION = "champion"
 RECENT_LABELS = 5_000
-"""Labels that figures are computed from at most."""
 RECENT_FLAGS = 20_000
-"""Flags that overlap and lead time are computed from at most."""
 RECENT_US = 86_400_000_000
-"""Fire rates are those of the last day of traffic."""
 EPISODE_QUIET_S = 900.0
 FOREVER_US = 253_402_300_799_000_000
-"""The last second of the year 9999: a suspension without an end."""
+"""Last second of the year 9999: a suspension without an end."""
 _CHUNK = 500
 _ASSERTION, _FLAG, _MEMBER, _RECORD = (table_of(t) for t in (AssertionRow, Flag, FlagRecord, Record))
 _LABEL, _REVIEW, _STRIKE = (table_of(t) for t in (Label, Review, Strike))
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,53 +98,38 @@ class AssertionQuality(AssertionFacts):
 
 @dataclass(frozen=True, slots=True)
 class LabelledRecord:
-    """A record with its prediction and its newest label."""
-
     id: str
     wrong: bool
-    """The prediction is not the label."""
     slice: str | None
     version: str | None
-    """Judged one as counted: production's, else the champion's of that time; None where there was none."""
+    """As counted: production's, else the champion's of that time; None where there was none."""
     seq: int
     ts_us: int
     received_us: int
-    """When the label came."""
     asked: Asked | None
-    """None where nobody asked for the label, or with an unknown probability."""
+    """None where no one asked for the label, or with an unknown probability."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """The newest labelled records of a model."""
-
     records: Sequence[LabelledRecord]
     is_all: bool
-    """No older label was left out."""
     is_numeric: bool
-    """The target is a number: how far answers are off has no right and wrong."""
 
     @property
     def judged(self) -> Sequence[LabelledRecord]:
-        """Records with known correctness of the model."""
         return () if self.is_numeric else self.records
 
 
 @dataclass(slots=True)
 class _Known:
-    """Labels and reviews of one assertion's flags."""
-
     outcomes: dict[str, bool] = field(default_factory=dict)
-    """By flag: whether the model was wrong."""
     slices: dict[str, str] = field(default_factory=dict)
-    """By flag."""
     records: set[str] = field(default_factory=set)
-    """Labelled records that belong to a flag."""
     asked: dict[str, Asked] = field(default_factory=dict)
-    """By flag of one record: how its label came about."""
+    """By flag of one record: how its label was chosen."""
 
     def precision(self, part: str | None = None) -> Rate:
-        """Share of the flags, all or those of a slice, where the model was wrong."""
         flags = [flag for flag in self.outcomes if part is None or self.slices.get(flag, "") == part]
         return rate_of_labels(
             [self.outcomes[flag] for flag in flags], [self.asked.get(flag) for flag in flags]
@@ -161,7 +139,6 @@ class _Known:
 
 
 def labelled_records(connection: Connection, model: str) -> Labelled:
-    """Newest labelled records that have a prediction."""
     mine = select(_LABEL).where(_LABEL.c.model == model, decides(_LABEL))
     newest = mine.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(RECENT_LABELS).subquery()
     rank = func.row_number().over(
@@ -210,7 +187,6 @@ def labelled_records(connection: Connection, model: str) -> Labelled:
 
 
 def precisions(connection: Connection, model: str, labelled: Sequence[LabelledRecord]) -> dict[str, Rate]:
-    """Precision of every active assertion."""
     known = _known(connection, model, labelled, _active(connection, model))
     return {name: found.precision() for name, found in known.items()}
 
@@ -262,7 +238,6 @@ def read_quality(
 
 
 def cost_us(counts: Mapping[str, int], name: str) -> float | None:
-    """Microseconds per record, from the counters of the champion's slot."""
     judged = counts.get(f"judged:{name}", 0)
     return counts.get(f"cost_ns:{name}", 0) / judged / 1000 if judged else None
 
@@ -275,7 +250,6 @@ def read_proposals(
     now_us: int,
     rule: SuspensionRule,
 ) -> dict[str, tuple[str, ...]]:
-    """Reasons to suspend, by assertion that has any."""
     judging = [row for row in _active(connection, model).values() if row.suspended_until_us <= now_us]
     rates = _fire_rates(connection, model, judging, read_counts(connection, model, CHAMPION))
     found = {
@@ -285,7 +259,6 @@ def read_proposals(
 
 
 def read_overlaps(connection: Connection, model: str) -> list[Overlap]:
-    """Pairs of active assertions with common records, over newest flags."""
     active = _active(connection, model)
     newest = connection.execute(
         select(_FLAG.c.assertion, _FLAG.c.revision, _FLAG.c.record_id, _FLAG.c.slot)
@@ -302,13 +275,11 @@ def read_overlaps(connection: Connection, model: str) -> list[Overlap]:
 
 
 def active_revisions(engine: Engine, model: str) -> dict[str, str]:
-    """Revision of every assertion and live test that judges now, by name."""
     with engine.connect() as connection:
         return {name: row.revision for name, row in _active(connection, model).items()}
 
 
 def last_strikes(connection: Connection, model: str) -> dict[str, str]:
-    """Latest reason of each assertion for giving no verdict."""
     mine = select(_STRIKE).where(_STRIKE.c.model == model)
     newest = mine.order_by(_STRIKE.c.id.desc()).limit(1000).subquery()
     rows = connection.execute(select(newest).order_by(newest.c.id))
@@ -327,10 +298,8 @@ def suspend(connection: Connection, model: str, name: str, *, until_us: int, rea
 
 
 def resume(connection: Connection, model: str, name: str, *, now_us: int) -> None:
-    """Let a suspended assertion judge again.
-
-    When it rested stays known: its share is judged from now on.
-    """
+    """Resume a suspended assertion; its suspended time stays known, because its share is judged from
+    now on."""
     _set_suspension(connection, model, name, until_us=now_us, reason="")
 
 
@@ -352,7 +321,7 @@ def _active(connection: Connection, model: str) -> dict[str, Any]:
 def _known(
     connection: Connection, model: str, labelled: Sequence[LabelledRecord], active: Mapping[str, Any]
 ) -> dict[str, _Known]:
-    """Outcome of every flag with a labelled record or a review; a review outweighs labels."""
+    """Outcome of every flag with a labelled record or a review, which outweighs labels."""
     found = {name: _Known() for name in active}
     truth = {row.id: row for row in labelled}
     for flag in _flags_of(connection, model, list(truth)):
@@ -382,7 +351,6 @@ def _known(
 
 
 def _flags_of(connection: Connection, model: str, ids: Sequence[str]) -> Iterator[Any]:
-    """The champion's flags that point at these records or have them as members."""
     columns = (_FLAG.c.id, _FLAG.c.assertion, _FLAG.c.revision)
     for start in range(0, len(ids), _CHUNK):
         part = ids[start : start + _CHUNK]
@@ -403,11 +371,8 @@ def _judged(
     """Labelled records that this revision has judged; in a storm an absent flag says nothing."""
     stormy = set(
         connection.scalars(
-            select(_FLAGS.c.minute_us).where(
-                _FLAGS.c.model == model,
-                _FLAGS.c.slot == CHAMPION,
-                _FLAGS.c.assertion == row.name,
-                _FLAGS.c.kept < _FLAGS.c.flags,
+            FLAGS.query(model, "minute_us", of=flags_of(row.name)).where(
+                FLAGS.table.c.kept < FLAGS.table.c.flags
             )
         )
     )
@@ -424,7 +389,6 @@ def _by_slice(said: _Known) -> dict[str, Rate]:
 
 
 def _flag_times(connection: Connection, model: str, row: Any) -> dict[str, list[int]]:
-    """Times of the newest flags, by slice."""
     newest = (
         select(_FLAG.c.record_id, _FLAG.c.ts_us, _FLAG.c.slot, _FLAG.c.revision)
         .where(_FLAG.c.model == model, _FLAG.c.assertion == row.name)
@@ -446,7 +410,7 @@ def _fire_rates(
     connection: Connection, model: str, rows: Sequence[Any], counts: Mapping[str, int]
 ) -> dict[str, Rate]:
     """Flags per record in the last day of traffic, since each revision came; else of all time."""
-    newest = connection.scalar(select(func.max(_RECORDS.c.minute_us)).where(_RECORDS.c.model == model))
+    newest = RECORDS.last(connection, model)
     if newest is None:  # judged before counts were kept by the minute
         judged = counts.get("records", 0)
         return {row.name: Rate(min(counts.get(f"flags:{row.name}", 0), judged), judged) for row in rows}
@@ -457,18 +421,9 @@ def _fire_rates(
         if row.first_seq:  # the minute in which it came is partly another revision's
             since = max(since, minute_of(row.first_seen_us) + MINUTE_US)
         if since not in records:
-            query = select(func.sum(_RECORDS.c.records)).where(
-                _RECORDS.c.model == model, _RECORDS.c.minute_us >= since
-            )
+            query = RECORDS.query(model, sums=("records",), since_us=since)
             records[since] = int(connection.scalar(query) or 0)
-        flags = connection.scalar(
-            select(func.sum(_FLAGS.c.flags)).where(
-                _FLAGS.c.model == model,
-                _FLAGS.c.slot == CHAMPION,
-                _FLAGS.c.assertion == row.name,
-                _FLAGS.c.revision == row.revision,
-                _FLAGS.c.minute_us >= since,
-            )
-        )
+        own = flags_of(row.name, revision=row.revision)
+        flags = connection.scalar(FLAGS.query(model, sums=("flags",), since_us=since, of=own))
         rates[row.name] = Rate(min(int(flags or 0), records[since]), records[since])
     return rates

@@ -7,53 +7,37 @@ from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, own_flag_ids
 from outrider.dataops.ledger.counters import FLAGS_OF, RECORDS_OF
+from outrider.dataops.ledger.cube import FLAGS
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
-from outrider.dataops.state.rows import TableColumns, add_to_rows
+from outrider.dataops.state.rows import TableColumns, add_to_rows, among
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 
 _FLAG = table_of(Flag)
-_COUNT = table_of(FlagCount)
 _RECORD = table_of(Record)
 _PLACE = ("id", "slice", "entity", "is_unnamed")
 _NOWHERE = ("", "", False)
 _Places = Mapping[str, tuple[str, str, bool]]
-"""Slice, entity and whether its version is counted with others, by record."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlagBudget:
     """Budget of an assertion's flags with evidence per minute.
 
-    The first ``per_minute`` are; after them the n-th with probability ``(per_minute / n)²``, by a hash of
-    seed and flag: at most about twice ``per_minute`` a minute, however long the storm. The same flags in the
-    same order give the same choice, wherever the stream is cut or the worker starts again.
-
-    Examples
-    --------
-    >>> budget = FlagBudget(per_minute=2, seed=1)
-    >>> budget.admit(["a", "b", "c", "d", "e", "f"], before=0).tolist()[:2]
-    [True, True]
-    >>> budget.admit(["b"], before=1).tolist()
-    [True]
+    The first ``per_minute`` are kept, then the n-th with probability ``(per_minute / n)²`` by a hash of
+    seed and flag: about twice ``per_minute`` at most. The choice depends on the order of flags alone.
     """
 
     per_minute: int = 1000
     seed: int = 0
 
     def admit(self, ids: Sequence[str], *, before: int) -> NDArray[np.bool_]:
-        """Mask of the kept flags, shape (flags,).
-
-        Parameters
-        ----------
-        before
-            How many flags of this assertion the minute has counted already.
-        """
+        """Mask of the kept flags, shape (flags,), after ``before`` earlier ones of the minute."""
         kept = np.ones(len(ids), dtype=np.bool_)
         for at in range(max(0, self.per_minute - before), len(ids)):
             kept[at] = self._draw(ids[at]) < (self.per_minute / (before + at + 1)) ** 2
@@ -67,8 +51,6 @@ class FlagBudget:
 
 @dataclass(frozen=True, slots=True)
 class NewFlags:
-    """New flags of one assertion in one slice, minute and judged version."""
-
     assertion: str
     revision: str
     level: str
@@ -78,30 +60,25 @@ class NewFlags:
     kept: int
     first_record: str
     version: str = ""
-    """The judged one; empty where it is not known."""
     entities: int = 0
-    """Entities among them that the minute had not counted."""
+    """Entities among them new to the minute."""
 
 
 _FLAGGED = 3
-"""Parts of the key of a flagged entity: assertion, slice and entity; one that is seen has no assertion."""
 _MOST_HELD, _OLDER = 100_000, 120
-"""Flagged entities and minutes that are held beside the three newest minutes."""
 
 
 @dataclass(slots=True)
 class MinuteEntities:
-    """Entities of a model that the latest minutes have counted.
+    """Entities of a model counted in the latest minutes, each once a minute.
 
-    Each counts once a minute, so that many records of one are one observation. Flagged ones are known longer
-    than seen ones: windows flag records of earlier blocks. In memory: behind a restart an entity of that
-    minute may count twice.
+    Flagged ones are kept longer than seen ones, because windows flag records of earlier blocks. In
+    memory: after a restart an entity may count twice in its minute.
     """
 
     minutes: dict[int, set[tuple[str, ...]]] = field(default_factory=dict)
 
     def add(self, minute_us: int, *key: str) -> bool:
-        """True where the minute meets an entity for the first time."""
         if minute_us not in self.minutes:
             self.minutes[minute_us] = set()
             self._forget()
@@ -112,7 +89,6 @@ class MinuteEntities:
         return True
 
     def _forget(self) -> None:
-        """Forget entities seen, and of many flagged ones the oldest minutes."""
         minutes = sorted(self.minutes)[:-3]
         if minutes:
             self.minutes[minutes[-1]] = {key for key in self.minutes[minutes[-1]] if len(key) == _FLAGGED}
@@ -128,13 +104,9 @@ class MinuteEntities:
 def count_flags(
     connection: Connection, effects: Effects, budget: FlagBudget, entities: MinuteEntities | None = None
 ) -> list[NewFlags]:
-    """Count the new flags of a unit exactly, and sample excess ones.
-
-    Call it before :func:`outrider.dataops.ledger.commit.apply`, in the same transaction. Flags
-    that are not kept are named in ``effects.thinned``, new ones in ``effects.new_flags``.
-    An event that the next blocks may find again stands in ``flag`` in any case,
-    or it would be counted twice: it only loses its evidence.
-    """
+    """Count the new flags of a unit exactly, and sample excess ones; in the transaction of
+    `ledger.commit.apply`, before it. Flags not kept are named in ``effects.thinned``; an event that
+    the next blocks may find again is stored without evidence, or it would be counted twice."""
     entities = MinuteEntities() if entities is None else entities
     _count_records(connection, effects, entities)
     ids = effects.flags["id"]
@@ -171,16 +143,13 @@ def count_flags(
 
 
 def _new_flags(connection: Connection, effects: Effects) -> tuple[list[int], set[str]]:
-    """Rows of flags that the database does not have, in the order of the stream, and all ids of events."""
+    """Rows of flags new to the database, in the order of the stream, and all ids of events."""
     flags = effects.flags
     first = {identity: row for row, identity in reversed([*enumerate(flags["id"])])}
     own = own_flag_ids(flags, slot=effects.owner)
     events = {identity for identity, row in first.items() if identity != own[row]}
-    known: set[str] = set()
-    ids = sorted(events)
-    for start in range(0, len(ids), 500):
-        query = select(_FLAG.c.id).where(_FLAG.c.id.in_(ids[start : start + 500]))
-        known.update(connection.execute(query).scalars())
+    query = select(_FLAG.c.id).where(among(_FLAG.c.id, events))
+    known = set(connection.scalars(query)) if events else set()
     new = [row for identity, row in first.items() if identity not in known]
     # The host counts what it found; what was found before is no new flag.
     again = Tally(flags["assertion"])
@@ -209,7 +178,6 @@ def _grouped(
     places: _Places,
     entities: MinuteEntities,
 ) -> Iterator[NewFlags]:
-    """Flags of one assertion by revision, slice and judged version."""
     groups: dict[tuple[str, str, str], list[tuple[int, bool]]] = {}
     for row, keep in zip(rows, kept, strict=True):
         part, _, is_unnamed = places.get(flags["record_id"][row], _NOWHERE)
@@ -236,15 +204,14 @@ def _grouped(
 
 
 def _places(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[str, tuple[str, str, bool]]:
-    """Place of each flagged record; records of earlier blocks are looked up."""
+    """Slice, entity and version of each flagged record; records of earlier blocks are looked up."""
     columns = effects.records.select(*_PLACE)
     found = {
         id_: (part or "", entity or "", bool(own)) for id_, part, entity, own in columns if id_ in wanted
     }
-    missing = sorted(wanted - found.keys())
-    for start in range(0, len(missing), 500):
+    if missing := wanted - found.keys():
         query = select(*(_RECORD.c[name] for name in _PLACE)).where(
-            _RECORD.c.model == effects.model, _RECORD.c.id.in_(missing[start : start + 500])
+            _RECORD.c.model == effects.model, among(_RECORD.c.id, missing)
         )
         rows = connection.execute(query)
         found.update((row.id, (row.slice or "", row.entity or "", bool(row.is_unnamed))) for row in rows)
@@ -269,18 +236,9 @@ def _count_records(connection: Connection, effects: Effects, entities: MinuteEnt
 def _counted(
     connection: Connection, effects: Effects, groups: Iterable[tuple[str, int]]
 ) -> dict[tuple[str, int], int]:
-    """Flags that are counted already, by assertion and minute."""
     assertions, minutes = {name for name, _ in groups}, {minute for _, minute in groups}
     if not assertions:
         return {}
-    query = (
-        select(_COUNT.c.assertion, _COUNT.c.minute_us, func.sum(_COUNT.c.flags).label("flags"))
-        .where(
-            _COUNT.c.model == effects.model,
-            _COUNT.c.slot == effects.owner,
-            _COUNT.c.assertion.in_(sorted(assertions)),
-            _COUNT.c.minute_us.in_(sorted(minutes)),
-        )
-        .group_by(_COUNT.c.assertion, _COUNT.c.minute_us)
-    )
-    return {(row.assertion, row.minute_us): int(row.flags) for row in connection.execute(query)}
+    of = {"slot": effects.owner, "assertion": tuple(sorted(assertions)), "minute_us": tuple(sorted(minutes))}
+    rows = connection.execute(FLAGS.query(effects.model, "assertion", "minute_us", sums=("flags",), of=of))
+    return {(assertion, minute): int(flags) for assertion, minute, flags in rows}

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import Connection, select
 
 from outrider.assertions import Group, Window
-from outrider.assertions.columns_read import columns_read, is_of_sender
+from outrider.assertions.batch.columns_read import columns_read, is_of_sender
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import AssertionRow, table_of
 
@@ -18,35 +18,26 @@ _ASSERTION = table_of(AssertionRow)
 
 
 class OfferedRevision(Protocol):
-    """An entry of the assertion host's manifest."""
+    @property
+    def name(self) -> str: ...
 
     @property
-    def name(self) -> str:
-        """Name of the assertion or live test."""
+    def revision(self) -> str: ...
 
     @property
-    def revision(self) -> str:
-        """Digest of its code and settings."""
+    def kind(self) -> str: ...
 
     @property
-    def kind(self) -> str:
-        """``assertion`` or ``live_test``."""
+    def level(self) -> str: ...
 
     @property
-    def level(self) -> str:
-        """Level of its flags."""
+    def description(self) -> str: ...
 
     @property
-    def description(self) -> str:
-        """Sentence for people."""
+    def owner(self) -> str: ...
 
     @property
-    def owner(self) -> str:
-        """Person or team in charge."""
-
-    @property
-    def window(self) -> Window | Group | None:
-        """Window of its records."""
+    def window(self) -> Window | Group | None: ...
 
     @property
     def definition(self) -> str:
@@ -68,13 +59,8 @@ def register_offered(
 ) -> None:
     """Store the host's manifest.
 
-    New revisions begin unsuspended; missing ones become inactive. One that was replayed or missing until now
-    has judged nothing before ``first_seq``.
-
-    Parameters
-    ----------
-    first_seq
-        Last journal block that was judged before new revisions came.
+    New revisions begin unsuspended, missing ones become inactive, and a returning one has judged nothing
+    before ``first_seq``.
     """
     for each in offered:
         own = _ASSERTION.c.name == each.name, _ASSERTION.c.revision == each.revision
@@ -110,7 +96,6 @@ def add_revisions(
     first_seq: int = 0,
     now_us: int,
 ) -> None:
-    """Store revisions that are not known yet."""
     rows = [
         (
             model, o.name, o.revision, o.kind, o.level, o.description, o.owner, is_active, 0, "", now_us,
@@ -122,13 +107,11 @@ def add_revisions(
 
 
 def note_judged(connection: Connection, model: str, names: Sequence[str], *, at_us: int) -> None:
-    """Note when active assertions last gave verdicts."""
     own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.name.in_(names)
     connection.execute(_ASSERTION.update().where(*own).values(judged_us=at_us))
 
 
 def note_reads(connection: Connection, model: str, reads: Mapping[str, Sequence[str]]) -> None:
-    """Add columns that active assertions were seen to read."""
     own = _ASSERTION.c.model == model, _ASSERTION.c.active
     known = select(_ASSERTION.c.name, _ASSERTION.c.reads).where(*own, _ASSERTION.c.name.in_(reads))
     for name, before in connection.execute(known).all():
@@ -138,21 +121,19 @@ def note_reads(connection: Connection, model: str, reads: Mapping[str, Sequence[
 
 
 def columns_of_sender(connection: Connection, model: str, names: Sequence[str]) -> list[str]:
-    """Columns of assertions, among the named, that read inputs and attributes alone."""
+    """Columns of those named assertions that read only inputs and attributes."""
     own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.of_sender
     query = select(_ASSERTION.c.reads).where(*own, _ASSERTION.c.name.in_(names))
     return columns_read(column for reads in connection.scalars(query) for column in json.loads(reads))
 
 
 def columns_of(connection: Connection, model: str, name: str) -> list[str]:
-    """Columns that an active assertion was seen to read."""
     own = _ASSERTION.c.model == model, _ASSERTION.c.active, _ASSERTION.c.name == name
     reads: str | None = connection.scalar(select(_ASSERTION.c.reads).where(*own))
     return [] if reads is None else list(json.loads(reads))
 
 
 def kinds_of_active(connection: Connection, model: str) -> dict[str, str]:
-    """Kind of each assertion and live test of a model, by name."""
     query = select(_ASSERTION.c.name, _ASSERTION.c.kind).where(
         _ASSERTION.c.model == model, _ASSERTION.c.active
     )
@@ -164,7 +145,6 @@ def _by(offered: OfferedRevision) -> str:
 
 
 def revisions_by_name(connection: Connection, model: str) -> dict[str, list[str]]:
-    """Known revisions of every assertion, the newest last."""
     query = (
         select(_ASSERTION.c.name, _ASSERTION.c.revision)
         .where(_ASSERTION.c.model == model, _ASSERTION.c.kind == "assertion")
@@ -177,7 +157,7 @@ def revisions_by_name(connection: Connection, model: str) -> dict[str, list[str]
 
 
 def suspensions(connection: Connection, model: str | None = None) -> list[Suspension]:
-    """Suspensions of active assertions, of one or all models, some over."""
+    """Suspensions of active assertions, expired ones included."""
     query = select(
         _ASSERTION.c.model, _ASSERTION.c.name, _ASSERTION.c.suspended_until_us, _ASSERTION.c.suspension
     ).where(_ASSERTION.c.active, _ASSERTION.c.suspended_until_us > 0)
@@ -187,7 +167,6 @@ def suspensions(connection: Connection, model: str | None = None) -> list[Suspen
 
 
 def shift_suspensions(connection: Connection, model: str, *, by_us: int) -> None:
-    """Move the ends of suspensions with a clock that was set."""
     until = _ASSERTION.c.suspended_until_us
     ends = (_ASSERTION.c.model == model) & (until > 0) & (until < FOREVER_US)
     connection.execute(_ASSERTION.update().where(ends).values(suspended_until_us=until + by_us))

@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 
 from sqlalchemy import Connection, select
 
-from outrider.dataops.state.rows import replace_rows
+from outrider.dataops.state.rows import among, replace_rows
 from outrider.dataops.state.tables import Flag, Review, table_of
 from outrider.errors import NotFound
 
@@ -29,13 +29,7 @@ class ReviewRow:
 def give(
     connection: Connection, flag: str, *, is_error: bool, source: str, note: str = "", now_us: int
 ) -> ReviewRow:
-    """Review a flag; a later review replaces an earlier one.
-
-    Raises
-    ------
-    NotFound
-        If there is no such flag.
-    """
+    """Review a flag; a later review replaces an earlier one. NotFound without the flag."""
     found = connection.execute(select(_FLAG.c.model, _FLAG.c.assertion).where(_FLAG.c.id == flag)).first()
     if found is None:
         raise NotFound(f"no flag {flag!r}; `outrider flags --json` shows their ids")
@@ -47,7 +41,6 @@ def give(
 def list_reviews(
     connection: Connection, *, model: str | None = None, assertion: str | None = None, limit: int = 100
 ) -> list[ReviewRow]:
-    """Reviews, newest first."""
     query = select(_REVIEW).order_by(_REVIEW.c.at_us.desc(), _REVIEW.c.flag_id).limit(limit)
     if model is not None:
         query = query.where(_REVIEW.c.model == model)
@@ -57,11 +50,5 @@ def list_reviews(
 
 
 def reviews_of(connection: Connection, flags: Sequence[str]) -> dict[str, bool]:
-    """Reviews by flag: True where the model was wrong."""
-    said: dict[str, bool] = {}
-    for start in range(0, len(flags), 500):
-        query = select(_REVIEW.c.flag_id, _REVIEW.c.is_error).where(
-            _REVIEW.c.flag_id.in_(flags[start : start + 500])
-        )
-        said.update((row.flag_id, row.is_error) for row in connection.execute(query))
-    return said
+    query = select(_REVIEW.c.flag_id, _REVIEW.c.is_error).where(among(_REVIEW.c.flag_id, flags))
+    return {row.flag_id: row.is_error for row in connection.execute(query)}

@@ -1,7 +1,5 @@
-"""Flags of champion and challenger on their common blocks.
-
-Live tests ask the champion alone: their flags are left out.
-"""
+"""Flags of champion and challenger on their common blocks, without live tests, which ask the champion
+alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +19,10 @@ from outrider.dataops.state.tables import Answer, AssertionRow, Flag, JudgedBloc
 _ANSWER, _ASSERTION, _FLAG, _RECORD = (table_of(t) for t in (Answer, AssertionRow, Flag, Record))
 _JUDGED_BLOCK = table_of(JudgedBlock)
 _BLOCKS = 500
-"""Blocks whose records are read at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowStretch:
-    """Common blocks of two versions, behind ``after`` up to ``until``."""
-
     model: str
     champion: str
     challenger: str
@@ -37,18 +32,14 @@ class ShadowStretch:
 
 @dataclass(frozen=True, slots=True)
 class CommonRecords:
-    """Records on which answers of both versions were judged, shape (n,) each."""
-
     entity: NDArray[np.int64]
     """Numbers of entities; 0 where a record names none."""
     hour: NDArray[np.int64]
-    """Of event time."""
     champion: Marks
     challenger: Marks
     others: int = 0
-    """Further records that the challenger was judged on beside answers of another version."""
+    """Records of the challenger judged beside another version's answers."""
     place: NDArray[np.int64] = field(default_factory=lambda: np.zeros((0, 2), dtype=np.int64))
-    """Block and row of each, shape (n, 2)."""
 
 
 def common_records(
@@ -60,15 +51,8 @@ def common_records(
     after: int = 0,
     until: int | None = None,
 ) -> CommonRecords:
-    """Records judged of both, with their marks.
-
-    Flags are counted before storms were thinned. Erased records are left out.
-
-    Parameters
-    ----------
-    after, until
-        Of blocks behind ``after`` up to ``until`` alone.
-    """
+    """Records judged of both after block ``after`` up to ``until``, with marks counted before
+    thinning; without erased records."""
     parts = [_no_records()]
     entities: dict[str | None, int] = {None: 0}
     others = 0
@@ -99,10 +83,8 @@ def common_records(
 def flagged_of_one(
     connection: Connection, model: str, challenger: str, seqs: Sequence[int]
 ) -> set[tuple[int, int]]:
-    """Records, by block and row, on which one slot alone is flagged.
-
-    The champion's slot by whatever version production states: people see those flags.
-    """
+    """Records, by block and row, flagged in one slot alone; of the champion's slot whatever version
+    production states."""
     query = select(_JUDGED_BLOCK.c.seq, _JUDGED_BLOCK.c.slot, _JUDGED_BLOCK.c.marks).where(
         _JUDGED_BLOCK.c.model == model,
         _JUDGED_BLOCK.c.seq.in_(seqs),
@@ -130,7 +112,6 @@ def _no_records() -> _Part:
 
 
 def _aligned(one: bytes, two: bytes) -> tuple[Marks, Marks]:
-    """Marks of the rows that both have."""
     rows = min(len(one), len(two))
     return np.frombuffer(one, dtype=np.uint8, count=rows), np.frombuffer(two, dtype=np.uint8, count=rows)
 
@@ -141,7 +122,6 @@ def _located(
     marks: Mapping[int, tuple[Marks, Marks]],
     entities: dict[str | None, int],
 ) -> Iterator[_Part]:
-    """Common records of some blocks, by column; ``entities`` get further numbers."""
     if not marks:
         return
     query = (
@@ -163,7 +143,6 @@ def _located(
 def flagged_by(
     connection: Connection, model: str, slot: str, assertion: str, common: CommonRecords
 ) -> NDArray[np.bool_]:
-    """Common records with a kept flag of one assertion, shape (n,)."""
     query = select(_FLAG.c.seq, _FLAG.c.row).where(
         _FLAG.c.model == model, _FLAG.c.slot == slot, _FLAG.c.assertion == assertion
     )
@@ -172,7 +151,6 @@ def flagged_by(
 
 
 def flagged_by_slot(connection: Connection, stretch: ShadowStretch, *, limit: int) -> dict[str, set[str]]:
-    """Records of the newest ``limit`` flags of champion's and challenger's slot."""
     query = (
         select(_FLAG.c.slot, _FLAG.c.record_id)
         .where(*_judged_flags(stretch))
@@ -186,7 +164,6 @@ def flagged_by_slot(connection: Connection, stretch: ShadowStretch, *, limit: in
 
 
 def count_by_assertion(connection: Connection, stretch: ShadowStretch) -> dict[str, dict[str, int]]:
-    """Flags by assertion, for ``champion`` and ``challenger``."""
     query = (
         select(_FLAG.c.assertion, _FLAG.c.slot, func.count().label("flags"))
         .where(*_judged_flags(stretch))
@@ -201,7 +178,7 @@ def count_by_assertion(connection: Connection, stretch: ShadowStretch) -> dict[s
 
 
 def _judged_flags(stretch: ShadowStretch) -> Sequence[Any]:
-    """Flags of blocks that both have answered: under load challengers are not asked, champions are."""
+    """Flags of blocks that both have answered: under load challengers are not asked."""
     answered = [
         _FLAG.c.seq.in_(
             select(_ANSWER.c.seq).where(

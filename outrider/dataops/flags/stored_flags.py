@@ -17,8 +17,6 @@ _FLAG = table_of(Flag)
 
 @dataclass(frozen=True, slots=True)
 class StoredFlag:
-    """Subject of a flag: record, judged version and journal block."""
-
     record_id: str
     version: str | None
     seq: int
@@ -35,7 +33,6 @@ def stored_flags(
     until: int,
     since_us: int,
 ) -> list[StoredFlag]:
-    """Stored flags of one revision, as (record id, judged version)."""
     query = select(_FLAG.c.record_id, _FLAG.c.version, _FLAG.c.seq).where(
         _FLAG.c.model == model,
         _FLAG.c.assertion == assertion,
@@ -49,7 +46,6 @@ def stored_flags(
 
 
 def flagged_records(connection: Connection, model: str, *, first: int, last: int) -> set[str]:
-    """Ids of records that the champion flagged in ``first`` to ``last``."""
     query = select(_FLAG.c.record_id).where(
         _FLAG.c.model == model, _FLAG.c.slot == CHAMPION, _FLAG.c.seq >= first, _FLAG.c.seq <= last
     )
@@ -64,17 +60,9 @@ def add_replayed(
     *,
     now_us: int,
 ) -> int:
-    """Store a replay's flags beside other revisions' flags.
+    """Store a replay's flags next to other revisions'; unknown revisions become inactive assertions.
 
-    Parameters
-    ----------
-    offered
-        Revisions that were replayed; those not known become inactive assertions.
-
-    Returns
-    -------
-    int
-        Number of flags that were new.
+    Returns the number of new flags.
     """
     before = _count(connection, model)
     add_revisions(connection, model, offered, is_active=False, now_us=now_us)

@@ -11,19 +11,12 @@ from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.tables import Strike, table_of
 
 NOT_LOADED = "not_loaded"
-"""Reason of strikes of files that gave nothing."""
 DIED = "died"
 _STRIKE = table_of(Strike)
 
 
 def note_load_errors(connection: Connection, model: str, errors: Sequence[str], *, now_us: int) -> None:
-    """Store errors of files that gave nothing as strikes, each once.
-
-    Parameters
-    ----------
-    errors
-        As ``file: reason``.
-    """
+    """Store load errors (``file: reason``) as strikes, each once."""
     query = select(_STRIKE.c.detail).where(_STRIKE.c.model == model, _STRIKE.c.reason == NOT_LOADED)
     known = set(connection.execute(query).scalars())
     rows = [
@@ -45,24 +38,8 @@ def strike_for_death(
     until_us: int,
     most: int,
 ) -> bool:
-    """Blame an assertion for the worker's end; suspend on many strikes.
-
-    Parameters
-    ----------
-    seq
-        Block behind which the worker was.
-    since_us
-        From when on strikes count.
-    until_us
-        End of the suspension.
-    most
-        Strikes that suspend.
-
-    Returns
-    -------
-    bool
-        Whether it is suspended now.
-    """
+    """Blame an assertion for the worker's end after block ``seq``; True where ``most`` strikes since
+    ``since_us`` suspend it until ``until_us``."""
     detail = "the worker process ended while it ran, or while its result was read"
     insert_rows(connection, Strike, [(model, assertion, now_us, seq, DIED, detail, CHAMPION)])
     own = (_STRIKE.c.model == model, _STRIKE.c.assertion == assertion, _STRIKE.c.slot == CHAMPION)
@@ -76,7 +53,7 @@ def strike_for_death(
 def newest_strikes(
     connection: Connection, model: str, *, after_seq: int, limit: int
 ) -> list[tuple[str, int]]:
-    """Newest strikes of the champion's slot, oldest first: assertion, time."""
+    """Newest strikes of the champion's slot as (assertion, time), oldest first."""
     query = (
         select(_STRIKE.c.assertion, _STRIKE.c.at_us)
         .where(_STRIKE.c.model == model, _STRIKE.c.slot == CHAMPION, _STRIKE.c.seq > after_seq)

@@ -11,9 +11,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.bets import UNIT_BETS
-from outrider.assertions.difference_sequence import mean_bounds
-from outrider.assertions.loss_bounds import bound_of_mean
+from outrider.assertions.statistics.bets import UNIT_BETS
+from outrider.assertions.statistics.difference_sequence import mean_bounds
+from outrider.assertions.statistics.loss_bounds import bound_of_mean
 
 LEAST_STAKE = 0.1
 """Share of a bet that is set on an hour of an entity whose last hour differed in all records."""

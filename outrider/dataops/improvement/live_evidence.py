@@ -7,7 +7,7 @@ champion is], by entity and hour.
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.difference_sequence import mean_bounds
+from outrider.assertions.statistics.difference_sequence import mean_bounds
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.ledger.flag_marks import FLAGGED, LEVEL_BITS
 

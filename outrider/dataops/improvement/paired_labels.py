@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, select
 
-from outrider.assertions.matching import matches
-from outrider.assertions.typed_text import read_typed
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import read_typed
 from outrider.dataops.flags.shadow_flags import flagged_of_one
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
 from outrider.dataops.ledger.answers import read_values_of

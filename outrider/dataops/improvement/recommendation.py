@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from outrider.assertions.agreement import fails_more
-from outrider.assertions.verdict import CandidateVerdict
-from outrider.assertions.verdict_sentence import details_sentence
+from outrider.assertions.comparison.agreement import fails_more
+from outrider.assertions.comparison.verdict import CandidateVerdict
+from outrider.assertions.comparison.verdict_sentence import details_sentence
 
 Recommendation = Literal["promote", "keep", "undecided"]
 SMALLER = 0.9

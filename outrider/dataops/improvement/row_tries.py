@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.dataops.datasets.digests import row_digests
 from outrider.dataops.state.folder_secret import keyed_hash, secret_beside
 from outrider.dataops.state.improvement_tables import RowTries

@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 
-from outrider.assertions.typed_text import read_typed
+from outrider.assertions.comparison.typed_text import read_typed
 from outrider.dataops.datasets.collect import LabelledPlace
 from outrider.dataops.datasets.digests import row_digests
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels

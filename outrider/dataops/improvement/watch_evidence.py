@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from outrider.assertions.bets import UNIT_BETS
+from outrider.assertions.statistics.bets import UNIT_BETS
 from outrider.dataops.flags.shadow_flags import CommonRecords
 from outrider.dataops.ledger.flag_marks import FLAGGED
 

@@ -6,10 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from sqlalchemy import Connection, func, select
 
-from outrider.assertions.estimation import Estimate, certain_picks, estimate_share, selection_weights
-from outrider.assertions.matching import matches
-from outrider.assertions.quality import Asked
-from outrider.assertions.typed_text import read_typed
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import read_typed
+from outrider.assertions.flags.quality import Asked
+from outrider.assertions.statistics.estimation import (
+    Estimate,
+    certain_picks,
+    estimate_share,
+    selection_weights,
+)
 from outrider.dataops.ledger.targets import is_number
 from outrider.dataops.state.improvement_tables import Label, LabelRequest, LabelRound
 from outrider.dataops.state.tables import Flag, Record, table_of
@@ -17,7 +22,7 @@ from outrider.dataops.state.tables import Flag, Record, table_of
 from .withdrawn import decides
 
 NUMERIC_TARGET = "the target is a number, which is near or far from its label, not right or wrong"
-"""Why nothing is said of accuracy, and of precision beyond what reviews say."""
+"""Reason for a missing accuracy, and for precision from reviews alone."""
 
 _RECORD, _FLAG = table_of(Record), table_of(Flag)
 _LABEL, _REQUEST, _ROUND = (table_of(t) for t in (Label, LabelRequest, LabelRound))
@@ -25,22 +30,14 @@ _LABEL, _REQUEST, _ROUND = (table_of(t) for t in (Label, LabelRequest, LabelRoun
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Over all records that requests chose from."""
-
     accuracy: Estimate
-    """Of what production answered."""
     precision: Mapping[str, Estimate]
-    """Per assertion: how often the model was wrong where it fired."""
     note: str = ""
-    """Why there are labels and no estimate; empty otherwise."""
 
 
 def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
-    """Weights by record of all requests, as one sample.
-
-    A round could pick what had come by then, was not older than its ``since`` and had not been asked for: a
-    record is weighted by its chances in all rounds in which it stood among the candidates.
-    """
+    """Weights by record of all requests, as one sample: by a record's chances in all rounds in which
+    it was a candidate."""
     query = (
         select(
             _REQUEST.c.record_id,
@@ -88,10 +85,9 @@ def request_weights(connection: Connection, model: str) -> dict[str, Asked]:
 
 
 def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
-    """True for requests drawn evenly from all, not the policy's picks.
+    """True for requests drawn evenly from all records.
 
-    What fills a round whose policy has nothing left was drawn alike too, but from what the policy left over:
-    such picks count in rounds that the policy took nothing in.
+    Fillers of a round without policy picks count too; others were drawn from what the policy left.
     """
     query = select(
         _REQUEST.c.record_id,
@@ -113,15 +109,7 @@ def evenly_drawn(connection: Connection, model: str) -> dict[str, bool]:
 def newest_labels(
     connection: Connection, model: str, *, after: int, until: int, limit: int
 ) -> dict[int, dict[str, str]]:
-    """Labels by block and record, behind ``after`` up to ``until``.
-
-    Of several labels of a record the newest counts.
-
-    Parameters
-    ----------
-    limit
-        Newest labels that are looked at.
-    """
+    """Newest labels by block and record, after ``after`` up to ``until``; reads the newest ``limit``."""
     query = (
         select(_LABEL.c.record_id, _LABEL.c.value, _RECORD.c.seq)
         .join(_RECORD, (_RECORD.c.model == _LABEL.c.model) & (_RECORD.c.id == _LABEL.c.record_id))
@@ -144,13 +132,11 @@ def newest_labels(
 
 
 def newest_label(connection: Connection, model: str, *, after: int) -> int:
-    """Block of a model's newest label behind ``after``; 0 for none."""
     query = select(func.max(_LABEL.c.seq)).where(_LABEL.c.model == model, _LABEL.c.seq > after)
     return int(connection.scalar(query) or 0)
 
 
 def count_labels(connection: Connection, model: str, *, after: int) -> tuple[int, int]:
-    """Labelled records of blocks of labels behind ``after``, and the newest block."""
     mine = _LABEL.c.model == model, _LABEL.c.seq > after, _LABEL.c.value.is_not(None)
     query = select(func.count(_LABEL.c.record_id.distinct()), func.max(_LABEL.c.seq)).where(*mine)
     count, newest = connection.execute(query).one()
@@ -158,10 +144,7 @@ def count_labels(connection: Connection, model: str, *, after: int) -> tuple[int
 
 
 def requested_errors(connection: Connection, model: str) -> dict[tuple[int, str], bool] | None:
-    """Errors of production on labelled requests, by round and record.
-
-    The latest label counts. None where the target is a number: nothing is wrong or right there.
-    """
+    """Errors of production on labelled requests by round and record; None where the target is a number."""
     query = (
         select(_REQUEST.c.round, _REQUEST.c.record_id, _RECORD.c.predicted, _LABEL.c.value)
         .join(_RECORD, (_RECORD.c.model == _REQUEST.c.model) & (_RECORD.c.id == _REQUEST.c.record_id))
@@ -179,10 +162,8 @@ def requested_errors(connection: Connection, model: str) -> dict[tuple[int, str]
 
 
 def read_estimates(connection: Connection, model: str) -> Estimates:
-    """Estimate from requested labels alone: unasked ones are no sample.
-
-    Requests that got no label count as missing by chance.
-    """
+    """Estimate from requested labels alone, because others are no sample; unlabelled requests count as
+    missing by chance."""
     weight_of, errors_by_round = request_weights(connection, model), requested_errors(connection, model)
     note = NUMERIC_TARGET if errors_by_round is None else ""
     wrong = {record: is_wrong for (_, record), is_wrong in (errors_by_round or {}).items()}

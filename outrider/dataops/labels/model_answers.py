@@ -20,42 +20,27 @@ Floats = NDArray[np.float64]
 
 
 class RecordLocation(Protocol):
-    """Location of a record in the journal."""
+    @property
+    def id(self) -> str: ...
 
     @property
-    def id(self) -> str:
-        """Id of the record."""
-
-    @property
-    def seq(self) -> int:
-        """Its block."""
+    def seq(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredRecords:
-    """Answer columns over requested records, None if no record has one."""
-
     uncertainty: Floats | None = None
-    """1 - ``outputs.margin``, else 1 - ``outputs.score``, else 1 - the largest of ``outputs.probs``; records
-    without any count as the least sure of all."""
+    """1 - ``outputs.margin``, else 1 - ``outputs.score``, else 1 - the largest of ``outputs.probs``;
+    records without any count as least sure."""
     probabilities: Floats | None = None
     embeddings: Floats | None = None
-    """``probabilities`` and ``embeddings``: ``outputs.probs`` and ``outputs.embedding``, when every record
-    has them in one shape."""
+    """``outputs.probs`` and ``outputs.embedding``, where all records have them in one shape."""
 
 
 def read_answers(
     connection: Connection, blocks: BlockSource | None, *, model: str, records: Sequence[RecordLocation]
 ) -> AnsweredRecords:
-    """Read the champion's answers to records.
-
-    Where it has none, production's answers.
-
-    Parameters
-    ----------
-    blocks
-        The journal; without it only stored answers are read.
-    """
+    """Answers to records: the champion's, else production's, which needs the journal (``blocks``)."""
     row_of = {record.id: row for row, record in enumerate(records)}
     champion = connection.scalar(
         select(_VERSION.c.version).where(_VERSION.c.model == model, _VERSION.c.status == "champion")
@@ -123,7 +108,7 @@ def _filled(uncertainty: Floats) -> Floats | None:
 
 
 def _stacked(values: Sequence[NDArray[Any] | None]) -> Floats | None:
-    """One array when every record has one, in one shape and without a hole."""
+    """One array where every record has one, in one shape and complete."""
     rows = [value for value in values if value is not None]
     if not rows or len(rows) < len(values) or len({row.shape for row in rows}) > 1:
         return None

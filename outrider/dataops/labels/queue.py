@@ -30,16 +30,7 @@ _REQUEST, _ROUND = (table_of(t) for t in (LabelRequest, LabelRound))
 
 @dataclass(frozen=True, slots=True)
 class RequestedLabel:
-    """Record to label, with the reason of its choice.
-
-    Attributes
-    ----------
-    reason
-        An assertion, ``audit``, or the policy; when the policy lacked what it needs, what it did instead.
-    probability, population, floor
-        Of the draw, records left to it, and the least probability of any of them times their number: what
-        weights are made of.
-    """
+    """Record to label, with the reason of its choice."""
 
     model: str
     record_id: str
@@ -57,11 +48,8 @@ class RequestedLabel:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Choice of a round; nothing is written yet."""
-
     requests: list[RequestedLabel]
     seen: dict[str, Any]
-    """The row of ``label_round``."""
 
 
 def choose_labels(
@@ -77,23 +65,12 @@ def choose_labels(
     group_s: float = GROUP_S,
     blocks: BlockSource | None = None,
 ) -> Choice:
-    """Choose records to label, reading only: no writer waits.
+    """Choose records to label, reading only.
 
-    Candidates have no label and were not asked for before; ``uniform`` and ``bal`` take flagged ones (of the
-    champion). Of the records of an entity within ``group_s`` seconds a policy takes one in a round, the
-    others are left to the audit: near-duplicates teach little. A policy that has nothing left is all audit.
-
-    Parameters
-    ----------
-    since_us
-        Only records whose time is not before it.
-    audit_share
-        Share of the budget that takes any record alike. With 0.0 a round ends where its policy does, and its
-        labels estimate nothing.
-    group_s
-        Length of a stretch of event time in which records of an entity are near-duplicates.
-    blocks
-        The journal, where answers of production are read that no shadow model repeated.
+    Candidates have no label and no request; of an entity's records within ``group_s`` a policy takes one
+    a round, because near-duplicates teach little. A policy without candidates becomes the audit, which
+    draws evenly and with ``audit_share`` 0 ends the round. ``blocks`` (the journal) gives production's
+    answers.
     """
     candidates = _candidates(connection, model, since_us)
     severities, assertions = _severities(connection, model, candidates)
@@ -140,13 +117,8 @@ def choose_labels(
 
 
 def queue_labels(connection: Connection, choice: Choice) -> bool:
-    """Write a choice, in the caller's write transaction.
-
-    Returns
-    -------
-    bool
-        False, and nothing written, when another round was written since it was chosen: choose again.
-    """
+    """Write a choice in the caller's transaction; False, and nothing written, where another round came
+    meanwhile."""
     model = choice.seen["model"]
     if choice.seen["round"] != 1 + _last_number(connection, model):
         return False
@@ -161,7 +133,6 @@ def queue_labels(connection: Connection, choice: Choice) -> bool:
 def list_requests(
     connection: Connection, *, model: str | None = None, status: Status = "all", limit: int = 1000
 ) -> list[RequestedLabel]:
-    """Open, labelled, or all requests, in order of their making."""
     labelled = is_labelled(_REQUEST.c.model, _REQUEST.c.record_id)
     query = select(_REQUEST, labelled.label("is_labelled")).order_by(
         _REQUEST.c.round, _REQUEST.c.created_us, _REQUEST.c.record_id
@@ -175,14 +146,13 @@ def list_requests(
 
 
 def count_waiting(connection: Connection) -> dict[str, int]:
-    """Number of requested records without a label, by model."""
     waits = case((is_labelled(_REQUEST.c.model, _REQUEST.c.record_id), 0), else_=1)
     query = select(_REQUEST.c.model, func.sum(waits).label("waiting")).group_by(_REQUEST.c.model)
     return {row.model: row.waiting for row in connection.execute(query)}
 
 
 def _able(policy: Policy, answered: AnsweredRecords) -> tuple[Policy, str]:
-    """The policy that can be followed, and the reason to give for picks without an assertion."""
+    """Policy that can be followed, and the reason for picks without an assertion."""
     if policy == "badge" and (answered.embeddings is None or answered.probabilities is None):
         missing = "outputs.embedding" if answered.embeddings is None else "outputs.probs"
         if answered.uncertainty is None:
@@ -194,7 +164,6 @@ def _able(policy: Policy, answered: AnsweredRecords) -> tuple[Policy, str]:
 
 
 def _candidates(connection: Connection, model: str, since_us: int | None) -> Sequence[Any]:
-    """Unlabelled records that nobody was asked about, in order of their ids."""
     asked = select(1).where(_REQUEST.c.model == model, _REQUEST.c.record_id == _RECORD.c.id)
     query = select(_RECORD.c.id, _RECORD.c.entity, _RECORD.c.ts_us, _RECORD.c.seq).where(
         _RECORD.c.model == model, ~is_labelled(model, _RECORD.c.id), ~exists(asked)
@@ -240,10 +209,8 @@ def _last_number(connection: Connection, model: str) -> int:
 
 
 def _observe(connection: Connection, model: str, policy: str, now_us: int) -> dict[str, Any]:
-    """Records and fires per assertion of the champion's slot since the beginning.
-
-    From the counters: in a storm only a sample of the flags is kept, but all are counted.
-    """
+    """Records and fires per assertion of the champion's slot, from counters: storms thin flags, not
+    counts."""
     counts = read_counts(connection, model, "champion")
     upto_seq = newest_block(connection, model)
     return {
@@ -262,7 +229,6 @@ def _observe(connection: Connection, model: str, policy: str, now_us: int) -> di
 def _state(
     connection: Connection, model: str, assertions: Sequence[str], seen: dict[str, Any]
 ) -> SelectionState:
-    """Rounds so far and this one, with the labels that were bought in each."""
     rounds = connection.execute(select(_ROUND).where(_ROUND.c.model == model).order_by(_ROUND.c.round)).all()
     verdicts: dict[int, list[tuple[str, bool]]] = {}
     for (number, record_id), wrong in (requested_errors(connection, model) or {}).items():
@@ -297,7 +263,7 @@ class _Totals:
 def _counted(
     state: SelectionState, before: _Totals, now: _Totals, assertions: Sequence[str]
 ) -> tuple[SelectionState, _Totals]:
-    """State with what came between two totals; without a new record the round before is all that is known."""
+    """State with what came between two totals; without new records the round before decides."""
     if now.records <= before.records and state.rounds:
         return state.count(state.rounds[-1].records, state.rounds[-1].fires), before
     fires = [now.fires.get(name, 0) - before.fires.get(name, 0) for name in assertions]

@@ -22,13 +22,11 @@ _RECORD = table_of(Record)
 _LABEL = table_of(Label)
 _ROW = table_of(DatasetRow)
 PREFIX = "weak:"
-"""Label source of a weak label: this and the names of the assertions."""
+"""Begin of a weak label's source; the assertions' names follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Correction proposed for one record's output."""
-
     assertion: str
     kind: str
     element: int
@@ -38,20 +36,16 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class WeakRecord:
-    """Unlabelled record with proposed corrections of its output, the surest first."""
-
     id: str
     seq: int
     row: int
     entity: str | None
     corrections: tuple[Correction, ...]
     version: str | None = None
-    """Whose answer the surest one corrects."""
     weight: float = 1.0
 
     @property
     def source(self) -> str:
-        """Label source for provenance."""
         return PREFIX + ",".join(sorted({correction.assertion for correction in self.corrections}))
 
 
@@ -65,15 +59,8 @@ def weak_records(
     refused: ColumnElement[bool],
     upto_seq: int | None = None,
 ) -> list[WeakRecord]:
-    """Records whose champion's ``outputs.<target>`` an assertion corrects, in order of the journal.
-
-    Leaves out what a human has labelled, or whose label was withdrawn, and what the dataset holds or held.
-
-    Parameters
-    ----------
-    refused
-        Condition of records that are left out too.
-    """
+    """Records whose champion's ``outputs.<target>`` an assertion corrects, in order of the journal;
+    without labelled, withdrawn, ``refused`` and already contained ones."""
 
     def known(table: Any, *more: Any) -> Any:
         return exists(select(1).where(table.c.record_id == _RECORD.c.id, *more))
@@ -119,10 +106,7 @@ def weak_records(
 def replica_said(
     connection: Connection, model: str, version: str | None, seq: int, record: str, name: str
 ) -> Any:
-    """Stored output of a version for block ``seq``'s record, or None.
-
-    What is corrected of a record of which production said nothing.
-    """
+    """Stored output of a version, corrected where production gave none; else None."""
     answer = read_answer(connection, model, version, seq)
     if answer is None or not answer.has(name):
         return None
@@ -202,7 +186,6 @@ def list_weak_labels(
     limit: int = 1000,
     after: str | None = None,
 ) -> list[WeakLabelView]:
-    """Corrections in order of ids, behind the last page's ``after``."""
     columns = [_WEAK.c[name] for name in WeakLabelView.__slots__]
     query = select(*columns).where(_WEAK.c.model == model, _WEAK.c.confidence >= min_confidence)
     if assertion is not None:

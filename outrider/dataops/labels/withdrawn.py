@@ -1,7 +1,4 @@
-"""Withdrawn labels.
-
-A label whose every field is null takes back those before it.
-"""
+"""Withdrawn labels: a label whose every field is null takes back those before it."""
 
 from typing import Any
 
@@ -12,27 +9,12 @@ from outrider.dataops.state.tables import table_of
 
 
 def decides(labels: Any) -> ColumnElement[bool]:
-    """Condition of labels that count: with a value, or withdrawals.
-
-    Of a record's, the latest one stands. A label without the target, of other fields alone, is none.
-
-    Parameters
-    ----------
-    labels
-        Table of labels, or an alias or subquery of it.
-    """
+    """Condition of labels that count, with a value or withdrawing; of a record's labels the latest."""
     value: ColumnElement[str | None] = labels.c.value
     return value.is_not(None) | (type_coerce(labels.c.label, String) == "{}")
 
 
 def is_labelled(model: Any, record_id: Any) -> ColumnElement[bool]:
-    """Condition of records with a label that was not withdrawn since.
-
-    Parameters
-    ----------
-    model, record_id
-        Columns that name the record.
-    """
     label, later = table_of(Label).alias("given"), table_of(Label).alias("withdrawn")
     is_after = tuple_(later.c.seq, later.c.row) > tuple_(label.c.seq, label.c.row)
     same = later.c.model == label.c.model, later.c.record_id == label.c.record_id

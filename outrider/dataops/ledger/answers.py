@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from outrider.assertions import Batch
-from outrider.assertions.typed_text import read_typed, typed_texts
+from outrider.assertions.comparison.typed_text import read_typed, typed_texts
 from outrider.dataops.state.tables import Answer, table_of
 
 _ANSWER = table_of(Answer)

@@ -1,7 +1,7 @@
 """Words under which counts have the classes of answers and labels."""
 
-from outrider.assertions.matching import number_of
-from outrider.assertions.typed_text import plain_text, read_typed
+from outrider.assertions.comparison.matching import number_of
+from outrider.assertions.comparison.typed_text import plain_text, read_typed
 
 NUMBER = "__number__"
 """A fractional number: no class."""

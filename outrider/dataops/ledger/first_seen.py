@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.assertions.profiling.layout import batch_entities
-from outrider.assertions.typed_text import text_of
 from outrider.dataops.state.rows import Row, insert_rows
 from outrider.dataops.state.series_tables import FirstSeen
 

@@ -5,7 +5,7 @@ A number is to be near to, a class to be hit. A declared task decides; values do
 
 from sqlalchemy import Connection
 
-from outrider.assertions.matching import is_numeric
+from outrider.assertions.comparison.matching import is_numeric
 
 
 def declare_target(connection: Connection, model: str, is_number: bool | None) -> None:

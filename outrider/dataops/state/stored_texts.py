@@ -62,8 +62,8 @@ def _bytes_have_nul(array: pa.Array) -> bool:
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return False
-    start, end = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)[[0, -1]]
-    return not np.frombuffer(data, np.uint8, end - start, start).all()
+    ends = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
+    return b"\0" in data.slice(ends[0], ends[-1] - ends[0]).to_pybytes()
 
 
 def _mask(array: pa.Array) -> NDArray[np.bool_]:

@@ -16,24 +16,19 @@ from .decision import DAY_US
 from .signals import FiringAlert
 
 MOST_ALERTS = 200
-"""Of each model; the newest stay."""
 MESSAGES_US = 900_000_000
-"""How long ids of messages are kept: their signatures are good for five minutes before and behind now."""
 _ALERT, _MESSAGE = table_of(AlertRow), table_of(TakenMessage)
 _KEY = ("model", "fingerprint", "starts_us")
 
 
 @dataclass(frozen=True, slots=True)
 class AlertKey:
-    """Identity of an alert over all its notifications."""
-
     model: str
     fingerprint: str
     starts_us: int
 
     @property
     def row(self) -> ColumnElement[bool]:
-        """Condition on its row."""
         return and_(
             _ALERT.c.model == self.model,
             _ALERT.c.fingerprint == self.fingerprint,
@@ -42,7 +37,7 @@ class AlertKey:
 
 
 def note_firing(connection: Connection, key: AlertKey, *, name: str, now_us: int) -> None:
-    """Note that an alert fires; one that was resolved stays so."""
+    """Note that an alert fires; a resolved one stays resolved."""
     query = insert(_ALERT).values(asdict(key) | {"name": name, "received_us": now_us})
     connection.execute(query.on_conflict_do_update(index_elements=_KEY, set_={"received_us": now_us}))
     own = _ALERT.c.model == key.model
@@ -52,7 +47,6 @@ def note_firing(connection: Connection, key: AlertKey, *, name: str, now_us: int
 
 
 def note_resolved(connection: Connection, key: AlertKey, *, now_us: int) -> None:
-    """Note that an alert is over."""
     connection.execute(
         update(_ALERT).where(key.row, _ALERT.c.resolved_us.is_(None)).values(resolved_us=now_us)
     )
@@ -61,7 +55,6 @@ def note_resolved(connection: Connection, key: AlertKey, *, now_us: int) -> None
 def firing_alerts(
     connection: Connection, model: str, names: Sequence[str], *, now_us: int
 ) -> list[FiringAlert]:
-    """Unresolved alerts of these names, posted within a day, oldest first."""
     query = select(_ALERT.c.fingerprint, _ALERT.c.starts_us, _ALERT.c.name).where(
         _ALERT.c.model == model,
         _ALERT.c.name.in_(names),
@@ -73,7 +66,6 @@ def firing_alerts(
 
 
 def take_message(connection: Connection, message: str, *, now_us: int) -> bool:
-    """Note a signed message; False for one that was taken before."""
     connection.execute(delete(_MESSAGE).where(_MESSAGE.c.at_us < now_us - MESSAGES_US))
     query = insert(_MESSAGE).values(id=message, at_us=now_us).on_conflict_do_nothing()
     return connection.execute(query).rowcount > 0

@@ -1,7 +1,7 @@
 """Triggers of retraining: signals, guards and the decision.
 
-Pure. A trigger tells what it sees as a :class:`Signal`; :func:`decide` holds that against the guards that all
-triggers share, and says why a run starts, is only suggested, waits, or has no cause.
+Pure: a trigger gives a :class:`Signal`, and :func:`decide` checks the guards and says why a run starts, is
+suggested, waits, or has no cause.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,6 @@ TriggerName: TypeAlias = Literal[
 ]
 TriggerOutcome: TypeAlias = Literal["fired", "suggested", "held", "quiet"]
 State: TypeAlias = Mapping[str, Any]
-"""What a trigger remembers between two looks, as JSON."""
 TRIGGERS: tuple[TriggerName, ...] = get_args(TriggerName)
 TRIGGER_OUTCOMES: tuple[TriggerOutcome, ...] = get_args(TriggerOutcome)
 DAY_US = 86_400_000_000
@@ -34,43 +33,25 @@ class RunGuards:
     cooldown_s: float
     daily_budget: int
     failures: int = 0
-    """Runs refused or failed in a row, from which on one a day is tried; 0 is any number."""
+    """Refused or failed runs in a row after which one a day is tried; 0 disables this."""
     is_automatic: bool = True
-    """False where a run is only suggested to a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """Retrainings of a model so far."""
-
     is_open: bool = False
-    """Whether one is queued or running."""
     last_us: int | None = None
-    """When the newest automatic one was made."""
     today: int = 0
-    """Automatic ones of the last 24 hours."""
     failed: int = 0
-    """Automatic ones refused or failed in a row, up to now."""
     newest_us: int | None = None
-    """When the newest one of any kind was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Signal of one trigger: its cause, score and memory.
+    """Signal of one trigger.
 
-    Attributes
-    ----------
-    is_due
-        Whether there is a cause that nothing has been done about.
-    stands
-        Whether its cause lasts, so that a suggestion is not out of date.
-    why
-        Sentence; names no record, entity or slice.
-    acted, kept
-        What it remembers once something is done about it, and otherwise.
-    reason
-        Word for a signal that is not due.
+    ``stands`` keeps a suggestion current; ``why`` names no record, entity or slice; ``acted`` and
+    ``kept`` are its memory with and without an action.
     """
 
     trigger: TriggerName
@@ -87,12 +68,10 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Decision on a signal, for the log."""
-
     trigger: TriggerName
     outcome: TriggerOutcome
     reason: str
-    """One word: equal ones in a row are one row of the log."""
+    """One word; equal ones in a row share a row of the log."""
     why: str
     score: float | None = None
     threshold: float | None = None
@@ -131,7 +110,6 @@ def decide(
 def held(
     guards: RunGuards, history: RunHistory, *, suggested_us: int | None = None, now_us: int
 ) -> tuple[str, str] | None:
-    """Guard that holds a run, as word and sentence; else None."""
     if history.is_open:
         return "open_run", "a retraining is queued or running"
     if not guards.is_automatic:

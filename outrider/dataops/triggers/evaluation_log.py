@@ -18,14 +18,11 @@ from outrider.dataops.state.tables import table_of
 from .decision import TRIGGER_OUTCOMES, Evaluation, State
 
 MOST_KEPT = 200
-"""Rows of the log, of each model and trigger."""
 _STATE, _LOG, _JOB = table_of(TriggerState), table_of(TriggerEvaluation), table_of(Job)
 
 
 @dataclass(frozen=True, slots=True)
 class TriggerMemory:
-    """Memory of one trigger."""
-
     state: State
     suggested_us: int | None = None
     suggestion: str = ""
@@ -60,7 +57,6 @@ class SuggestionRow:
 
 
 def recall(connection: Connection, model: str, trigger: str) -> TriggerMemory:
-    """Memory of a trigger; empty before its first look."""
     query = select(_STATE.c.state, _STATE.c.suggested_us, _STATE.c.suggestion)
     row = connection.execute(query.where(_STATE.c.model == model, _STATE.c.trigger == trigger)).first()
     return TriggerMemory({}) if row is None else TriggerMemory(*row)
@@ -76,10 +72,8 @@ def remember(
     job: str | None = None,
     times: int = 1,
 ) -> None:
-    """Log and count an evaluation, and keep its trigger's memory.
-
-    In the caller's write transaction; without ``memory`` the memory stays as it is.
-    """
+    """Log and count an evaluation, and keep its trigger's memory (unless None), in the caller's
+    transaction."""
     counts = {name: times if name == evaluation.outcome else 0 for name in TRIGGER_OUTCOMES}
     kept = _columns(memory or TriggerMemory({}))
     query = upsert(_STATE).values(model=model, trigger=evaluation.trigger, **kept, **counts)
@@ -105,7 +99,7 @@ def _log(
     job: str | None,
     times: int,
 ) -> None:
-    """Log an evaluation: in the newest row where that says the same."""
+    """Log an evaluation, in the newest row where that is equal."""
     own = _LOG.c.model == model, _LOG.c.trigger == evaluation.trigger
     last = connection.execute(
         select(_LOG.c.id, _LOG.c.reason).where(*own).order_by(_LOG.c.id.desc()).limit(1)
@@ -135,16 +129,10 @@ class _Last:
 
 
 class RepeatedEvaluations:
-    """Evaluations that say the same again, counted together.
+    """Repeated evaluations counted together: logging each would cost more than evaluating.
 
-    A log that is written for each would cost more than the evaluations.
-
-    Parameters
-    ----------
-    again_s
-        One that says the same is logged so often.
-    scored_again_s
-        One that says the same with another score.
+    ``again_s`` and ``scored_again_s`` are the intervals between logs of the same, and of the same with
+    another score.
     """
 
     def __init__(
@@ -154,10 +142,7 @@ class RepeatedEvaluations:
         self._last: dict[tuple[str, str], _Last] = {}
 
     def spares(self, model: str, found: Evaluation) -> bool:
-        """True for a repetition that the log is spared for now.
-
-        The repetition is counted.
-        """
+        """Count a repetition, and return True where the log is spared."""
         last = self._last.get((model, found.trigger))
         if last is None or last.evaluation.reason != found.reason or found.outcome in ("fired", "suggested"):
             return False
@@ -178,7 +163,6 @@ class RepeatedEvaluations:
 def newest_evaluations(
     connection: Connection, model: str, *, trigger: str | None = None, limit: int = 20
 ) -> list[EvaluationRow]:
-    """Newest rows of the log, the newest first."""
     query = select(_LOG).where(_LOG.c.model == model).order_by(_LOG.c.until_us.desc(), _LOG.c.id.desc())
     if trigger is not None:
         query = query.where(_LOG.c.trigger == trigger)
@@ -186,17 +170,13 @@ def newest_evaluations(
 
 
 def last_evaluations(connection: Connection, model: str) -> dict[str, EvaluationRow]:
-    """Newest row of the log by trigger."""
     newest = select(func.max(_LOG.c.id)).where(_LOG.c.model == model).group_by(_LOG.c.trigger)
     rows = connection.execute(select(_LOG).where(_LOG.c.id.in_(newest)))
     return {row.trigger: EvaluationRow(**row._mapping) for row in rows}
 
 
 def list_suggestions(connection: Connection, model: str, triggers: Sequence[str]) -> list[SuggestionRow]:
-    """Suggestions of these triggers that stand, oldest first.
-
-    One that a retraining came after stands no more.
-    """
+    """Current suggestions of these triggers, oldest first; a later retraining ends one."""
     followed = select(func.max(_JOB.c.created_us)).where(_JOB.c.model == model, _JOB.c.kind == KIND)
     query = select(_STATE.c.trigger, _STATE.c.suggestion, _STATE.c.suggested_us).where(
         _STATE.c.model == model,
@@ -207,10 +187,7 @@ def list_suggestions(connection: Connection, model: str, triggers: Sequence[str]
 
 
 def forget_others(connection: Connection, model: str, triggers: Sequence[str], *, suggests: bool) -> None:
-    """Clear memories of other triggers than these, and disabled suggestions.
-
-    Counts of outcomes stay.
-    """
+    """Clear memories of other triggers, and disabled suggestions; counts stay."""
     own = _STATE.c.model == model
     gone = own & _STATE.c.trigger.not_in(triggers)
     connection.execute(update(_STATE).where(gone).values(state={}, suggested_us=None, suggestion=""))
@@ -219,7 +196,6 @@ def forget_others(connection: Connection, model: str, triggers: Sequence[str], *
 
 
 def count_outcomes(connection: Connection) -> list[tuple[str, str, Mapping[str, int]]]:
-    """Number of evaluations by model, trigger and outcome, ever."""
     query = select(_STATE.c.model, _STATE.c.trigger, *(_STATE.c[name] for name in TRIGGER_OUTCOMES))
     rows = connection.execute(query)
     return [(row[0], row[1], dict(zip(TRIGGER_OUTCOMES, row[2:], strict=True))) for row in rows]

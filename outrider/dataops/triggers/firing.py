@@ -1,6 +1,6 @@
 """Evaluations of triggers: decision, log, and the run or suggestion that follows.
 
-All in the caller's write transaction, which alone may add an automatic run: so there is never a second one.
+The caller's write transaction alone may add an automatic run, so there is never a second one.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,18 +29,8 @@ def settle(
     command: str = "",
     targets: Sequence[WebhookTarget] = (),
 ) -> tuple[Evaluation, str | None]:
-    """Decide on a signal, log that, and start or suggest a run.
-
-    Parameters
-    ----------
-    command
-        By which a person follows a suggestion.
-
-    Returns
-    -------
-    tuple
-        Evaluation, and id of the job that it started.
-    """
+    """Decide on a signal, log it, and start or suggest a run (followed by ``command``); returns the id
+    of a started job too."""
     history = read_history(connection, model, now_us=now_us)
     memory = _current(recall(connection, model, signal.trigger), signal, history)
     found = decide(signal, guards, history, suggested_us=memory.suggested_us, now_us=now_us)
@@ -64,13 +54,7 @@ def preview(
     *,
     now_us: int,
 ) -> tuple[Signal, Evaluation, bool]:
-    """Evaluation of a trigger without any change.
-
-    Returns
-    -------
-    tuple
-        Signal, evaluation, and whether the memory changes.
-    """
+    """Evaluation of a trigger without any change; also whether its memory would change."""
     memory = recall(connection, model, trigger)
     signal = see(memory.state)
     history = read_history(connection, model, now_us=now_us)
@@ -88,19 +72,9 @@ def settle_labels(
     now_us: int,
     repeated: RepeatedEvaluations,
 ) -> tuple[Evaluation, str | None]:
-    """Evaluate the trigger of labels, in the transaction that commits them.
+    """Evaluate the trigger of labels in the transaction that commits them.
 
-    Counting is the dear part: labels are counted only where all guards allow a run.
-
-    Parameters
-    ----------
-    threshold
-        Labels that the dataset does not hold, of new records, corrected and withdrawn ones, that start a run.
-
-    Returns
-    -------
-    tuple
-        Evaluation, and id of the job that it started.
+    Labels are counted only where all guards allow a run, because counting is expensive.
     """
     model, history = scope.model, read_history(connection, scope.model, now_us=now_us)
     if (stop := held(guards, history, now_us=now_us)) is not None:
@@ -120,13 +94,11 @@ def settle_labels(
 
 
 def note_manual(connection: Connection, model: str, *, by: str, job: str, now_us: int) -> None:
-    """Log a retraining that a person asked for."""
     asked = Evaluation("manual", "fired", "fired", f"asked for by {by}" if by else "asked for")
     remember(connection, model, asked, TriggerMemory({}), now_us=now_us, job=job)
 
 
 def _current(memory: TriggerMemory, signal: Signal, history: RunHistory) -> TriggerMemory:
-    """The memory without a suggestion that was followed, or whose cause has ended."""
     at = memory.suggested_us
     is_followed = at is not None and history.newest_us is not None and history.newest_us >= at
     if at is not None and (is_followed or not signal.stands):
@@ -135,13 +107,11 @@ def _current(memory: TriggerMemory, signal: Signal, history: RunHistory) -> Trig
 
 
 def _params(found: Evaluation) -> dict[str, object]:
-    """Parameters of the job that a trigger starts."""
     told = {"trigger": found.trigger, "why": found.why, "score": found.score, "threshold": found.threshold}
     return {**found.inputs, **{name: value for name, value in told.items() if value is not None}}
 
 
 def _told(model: str, found: Evaluation, command: str) -> dict[str, object]:
-    """Event of a suggestion."""
     return {
         "model": model,
         "trigger": found.trigger,

@@ -6,33 +6,30 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, and_, func, or_, select
 
-from outrider.dataops.alarms.minute_counts import CHAMPION
 from outrider.dataops.datasets.label_fates import LabelScope, label_fates
 from outrider.dataops.improvement.jobs import KIND, ROLLING, is_busy
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
 from outrider.dataops.state.job_states import ENDED
-from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, SuiteOutcome, table_of
+from outrider.dataops.state.tables import Incident, SuiteOutcome, table_of
 
 from .decision import DAY_US, FAILED, RunHistory, failed_in_row
 from .signals import DatasetCorrections, Figures, FlagRateRule, OpenIncident, Regression
 
 MOST_INCIDENTS = 1_000
 MOST_RUNS = 100
-"""Newest jobs in which a row of failures is looked for."""
 LEVELS = ("info", "warning", "critical")
 _JOB, _CHANGE = table_of(Job), table_of(ChampionChange)
-_FLAGS, _RECORDS, _INCIDENT = table_of(FlagCount), table_of(RecordCount), table_of(Incident)
+_INCIDENT = table_of(Incident)
 _EDGE, _VERSION, _OUTCOME = table_of(LineageEdge), table_of(DatasetVersion), table_of(SuiteOutcome)
 _TRIGGER, _ANSWERS = _JOB.c.params["trigger"].as_string(), _JOB.c.params["job"].as_string()
 
 
 def read_history(connection: Connection, model: str, *, now_us: int) -> RunHistory:
-    """Retrainings of a model so far, automatic ones apart.
-
-    Automatic are those that a trigger started. A comparison of all versions trains nothing, and is none.
-    """
+    """Retrainings of a model so far, with automatic ones apart; comparisons of all versions train
+    nothing and do not count."""
     own = _JOB.c.model == model, _JOB.c.kind == KIND, _TRIGGER.is_distinct_from(ROLLING)
     columns = _JOB.c.id, _JOB.c.status, _JOB.c.created_us, _TRIGGER.label("trigger"), _ANSWERS.label("job")
     newest = select(*columns).where(*own).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(MOST_RUNS)
@@ -56,10 +53,8 @@ def read_history(connection: Connection, model: str, *, now_us: int) -> RunHisto
 
 
 def _outcomes(runs: Sequence[Any], *, since_us: int) -> list[str]:
-    """Ends of automatic runs behind a time and the last retraining that a person asked for, newest first.
-
-    A run whose candidate was made elsewhere ends as that candidate does.
-    """
+    """Ends of automatic runs since a time and the last manual retraining, newest first; a run with a
+    candidate made elsewhere ends as that candidate does."""
     answered: dict[str, str] = {}
     found = []
     for run in runs:
@@ -75,28 +70,23 @@ def _outcomes(runs: Sequence[Any], *, since_us: int) -> list[str]:
 def read_flag_rates(
     connection: Connection, model: str, rules: Sequence[FlagRateRule], *, now_us: int
 ) -> dict[str, Figures]:
-    """Exact flags and records of the champion, by assertion.
-
-    Within each rule's hours of receipt.
-    """
     minutes = max((rule.history for rule in rules), default=0)
     since_us = minute_of(now_us) - (minutes - 1) * MINUTE_US
-    seen = select(_RECORDS.c.minute_us, func.sum(_RECORDS.c.records), func.sum(_RECORDS.c.entities)).where(
-        _RECORDS.c.model == model, _RECORDS.c.minute_us.between(since_us, now_us)
+    until_us = now_us + 1
+    seen = RECORDS.query(
+        model, "minute_us", sums=("records", "entities"), since_us=since_us, until_us=until_us
     )
     records, entities = np.zeros((2, minutes))
-    for at_us, *counts in connection.execute(seen.group_by(_RECORDS.c.minute_us)):
+    for at_us, *counts in connection.execute(seen):
         records[(at_us - since_us) // MINUTE_US], entities[(at_us - since_us) // MINUTE_US] = counts
     found = {}
     for rule in rules:
-        flagged = select(_FLAGS.c.minute_us, func.sum(_FLAGS.c.flags)).where(
-            _FLAGS.c.model == model,
-            _FLAGS.c.slot == CHAMPION,
-            _FLAGS.c.assertion == rule.assertion,
-            _FLAGS.c.minute_us.between(since_us, now_us),
+        of = flags_of(rule.assertion)
+        flagged = FLAGS.query(
+            model, "minute_us", sums=("flags",), since_us=since_us, until_us=until_us, of=of
         )
         flags = np.zeros(minutes)
-        for at_us, count in connection.execute(flagged.group_by(_FLAGS.c.minute_us)):
+        for at_us, count in connection.execute(flagged):
             flags[(at_us - since_us) // MINUTE_US] = count
         own = slice(-rule.history, None)
         found[rule.assertion] = Figures.of(rule, flags[own], records[own], entities[own])
@@ -104,7 +94,6 @@ def read_flag_rates(
 
 
 def read_regressions(connection: Connection, model: str) -> list[Regression]:
-    """Behavioral tests that the champion fails and passed before."""
     champion = models.champion(connection, model)
     if champion is None:
         return []
@@ -119,11 +108,8 @@ def read_regressions(connection: Connection, model: str) -> list[Regression]:
 
 
 def read_incidents(connection: Connection, model: str, level: str) -> list[OpenIncident]:
-    """Open incidents of a level or above, the oldest first.
-
-    Those that propose to retrain count at any level. Muted ones are left out, and those that a sender or the
-    author of an assertion has to mend: a model learns nothing from them.
-    """
+    """Open, unmuted incidents of a level or above, oldest first; those that propose to retrain count
+    at any level, those that a sender or author must mend do not."""
     proposed = _INCIDENT.c.details["action"].as_string()
     query = select(_INCIDENT.c.id, _INCIDENT.c.level, _INCIDENT.c.assertion, _INCIDENT.c.opened_us).where(
         _INCIDENT.c.model == model,
@@ -136,10 +122,7 @@ def read_incidents(connection: Connection, model: str, level: str) -> list[OpenI
 
 
 def read_corrections(connection: Connection, scope: LabelScope) -> DatasetCorrections:
-    """Corrections since the dataset version that the champion learned from.
-
-    Those in later versions, and those that no version holds yet.
-    """
+    """Corrections since the dataset version that the champion learned from, committed or not."""
     champion = models.champion(connection, scope.model)
     base = None if champion is None else _learned_from(connection, champion.id, scope.dataset)
     if base is None:
@@ -154,7 +137,6 @@ def read_corrections(connection: Connection, scope: LabelScope) -> DatasetCorrec
 
 
 def _learned_from(connection: Connection, version: str, dataset: str) -> int | None:
-    """Newest number of a dataset that a version was made from."""
     edge = and_(_EDGE.c.child_kind == "model", _EDGE.c.child == version, _EDGE.c.parent_kind == "dataset")
     named = [text.rpartition("@") for text in connection.scalars(select(_EDGE.c.parent).where(edge))]
     return max((int(n) for name, _, n in named if name == dataset and n.isdecimal()), default=None)

@@ -1,7 +1,7 @@
 """Signals of the triggers of retraining, each from its inputs.
 
-Pure. What has been acted on is remembered until its cause ends: so an incident, a regression or an alert
-fires once, and a share of flags not again before it fell below where the trigger is armed again.
+Pure. What was acted on is remembered until its cause ends: an incident, regression or alert fires once, a
+share again only after it fell below its rearm level.
 """
 
 import math
@@ -19,9 +19,8 @@ from .decision import Signal, State, TriggerName
 
 Floats = NDArray[np.float64]
 MOST_NAMED = 3
-"""Causes that a sentence names."""
 ERROR_PER_DAY = 0.001
-"""Chance that a share fires within a day although no record is flagged with a chance above its start."""
+"""Daily chance of a false alarm of a share."""
 PROVEN = math.log(1.0 / ERROR_PER_DAY + 1.0)
 """Logarithm of the evidence that fires; see :func:`outrider.assertions.detection.excess`."""
 _MINUTES_PER_DAY = 1440
@@ -30,8 +29,6 @@ _HISTORY_MINUTES = 7 * _MINUTES_PER_DAY
 
 @dataclass(frozen=True, slots=True)
 class FlagRateRule:
-    """Share of flagged records from which on an assertion's trigger fires."""
-
     assertion: str
     start: float
     rearm: float
@@ -40,30 +37,24 @@ class FlagRateRule:
 
     @property
     def minutes(self) -> int:
-        """Newest minutes that the share is of."""
         return max(1, round(60 * self.hours))
 
     @property
     def history(self) -> int:
-        """Newest minutes that say how much shares scatter."""
         return max(self.minutes, _HISTORY_MINUTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Flags of one assertion, and records, within a rule's hours."""
-
     flags: int
     records: int
     evidence: float = -math.inf
-    """Logarithm, that the share is above the rule's start; -inf while their scatter is not known."""
+    """Log evidence that the share is above the rule's start; -inf while the scatter is unknown."""
 
     @classmethod
     def of(cls, rule: FlagRateRule, flags: Floats, records: Floats, entities: Floats) -> Self:
-        """Figures from counts by minute of a longer time, shape (minutes,) each.
-
-        Evidence counts entities, for the records of one are alike.
-        """
+        """Figures from counts by minute, shape (minutes,) each; evidence counts entities, because
+        their records are alike."""
         own = slice(-rule.minutes, None)
         flagged = np.minimum(flags, records)
         hits = entities * flagged / np.maximum(records, 1.0)
@@ -72,32 +63,25 @@ class Figures:
 
     @property
     def share(self) -> float:
-        """Flags per record; 0.0 without records."""
         return self.flags / self.records if self.records else 0.0
 
 
 def _is_proven(rule: FlagRateRule, found: Figures) -> bool:
-    """True where the share is above the rule's start, and is proven to be."""
     return found.share > rule.start and found.evidence >= PROVEN
 
 
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """Behavioral test that the champion fails and passed before."""
-
     version: str
     suite: str
     test: str
     passed_us: int
-    """When it last passed."""
     rate: float
-    """Of its cases that fail now."""
+    """Share of its cases that fail now."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenIncident:
-    """Unresolved incident, not muted."""
-
     id: str
     level: str
     assertion: str
@@ -106,31 +90,20 @@ class OpenIncident:
 
 @dataclass(frozen=True, slots=True)
 class FiringAlert:
-    """Alert of Alertmanager that has not been resolved."""
-
     id: str
-    """Fingerprint and start."""
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetCorrections:
-    """Corrections since the dataset version that the champion learned from."""
-
     base: str
-    """That version; empty where nobody knows it."""
+    """Empty where unknown."""
     rows: int = 0
-    """Rows relabelled or removed since, in a version or still to come."""
 
 
 def labels_signal(count: int, threshold: int, state: State, *, is_once: bool) -> Signal:
-    """Signal of labels that the dataset does not hold.
-
-    Parameters
-    ----------
-    is_once
-        Whether it is due once until the count falls again: a suggestion makes no dataset.
-    """
+    """Signal of labels that the dataset does not hold; ``is_once`` is due once until the count falls,
+    because a suggestion makes no dataset."""
     stands = count >= threshold
     found = _of_causes(
         "labelled_flags", {"labels": ""} if stands else {}, state if is_once else {}, lambda _: ""
@@ -141,11 +114,8 @@ def labels_signal(count: int, threshold: int, state: State, *, is_once: bool) ->
 
 
 def rates_signal(rules: Sequence[FlagRateRule], figures: Mapping[str, Figures], state: State) -> Signal:
-    """Signal of shares of flagged records, with hysteresis.
-
-    A share starts once it is proven to be above ``start``. It ends when the share itself is below ``rearm``.
-    Too few records change nothing.
-    """
+    """Signal of shares of flagged records, with hysteresis: starts once proven above ``start``, ends
+    below ``rearm``."""
     acted, standing, told = set(state.get("acted", ())), {}, {}
     for rule in rules:
         found = figures.get(rule.assertion, Figures(0, 0))
@@ -172,7 +142,6 @@ def rates_signal(rules: Sequence[FlagRateRule], figures: Mapping[str, Figures], 
 
 
 def behavior_signal(regressions: Sequence[Regression], state: State) -> Signal:
-    """Signal of behavioral tests that the champion fails and passed before."""
     standing = {f"{r.version}/{r.suite}/{r.test}@{r.passed_us}": r for r in regressions}
 
     def tell(cause: str) -> str:
@@ -185,7 +154,6 @@ def behavior_signal(regressions: Sequence[Regression], state: State) -> Signal:
 
 
 def incidents_signal(incidents: Sequence[OpenIncident], level: str, state: State) -> Signal:
-    """Signal of open incidents of a level or above."""
     standing = {one.id: one for one in incidents}
 
     def tell(cause: str) -> str:
@@ -197,17 +165,14 @@ def incidents_signal(incidents: Sequence[OpenIncident], level: str, state: State
 
 
 def alerts_signal(alerts: Sequence[FiringAlert], state: State) -> Signal:
-    """Signal of alerts that Alertmanager has posted."""
     standing = {one.id: one for one in alerts}
     found = _of_causes("alerts", standing, state, lambda cause: f"alert {standing[cause].name} fires")
     return _counted(found, "no alert fires that triggers.alerts names", len(standing))
 
 
 def corrected_signal(found: DatasetCorrections, threshold: int, state: State) -> Signal:
-    """Signal of rows that were corrected since the champion learned them.
-
-    What was acted on does not count again, until another champion learned from another version.
-    """
+    """Signal of rows corrected since the champion learned them; acted-on rows count again only with
+    another champion."""
     if not found.base:
         why = "nobody knows which dataset version the champion learned from"
         return Signal("corrected", False, why, threshold=float(threshold), stands=False, reason="unknown")
@@ -228,10 +193,9 @@ def corrected_signal(found: DatasetCorrections, threshold: int, state: State) ->
 
 
 def schedule_signal(every_hours: float, state: State, *, now_us: int) -> Signal:
-    """Signal of the time since the last run of the schedule.
+    """Signal of the time since the schedule's last run, from its first look on.
 
-    It begins with its first look. A clock that is set ahead makes it due once, whatever it jumps over; one
-    that is set back begins it anew.
+    A clock set ahead makes it due once, one set back restarts it.
     """
     last_us = min(int(state.get("last_us", now_us)), now_us)
     hours = (now_us - last_us) / 3.6e9
@@ -249,7 +213,7 @@ def schedule_signal(every_hours: float, state: State, *, now_us: int) -> Signal:
 def _of_causes(
     trigger: TriggerName, standing: Mapping[str, object], state: State, tell: Callable[[str], str]
 ) -> Signal:
-    """Signal of causes that are each acted on once, while they stand."""
+    """Signal of causes that are each acted on once."""
     acted = set(state.get("acted", ()))
     new = [cause for cause in standing if cause not in acted]
     more = f", and {len(new) - MOST_NAMED} more" if len(new) > MOST_NAMED else ""
@@ -265,7 +229,7 @@ def _of_causes(
 
 
 def _counted(found: Signal, none: str, standing: int) -> Signal:
-    """The signal with the number of its causes, and a sentence where none is new."""
+    """Signal with the number of its causes, and a sentence where none is new."""
     why = found.why or (f"{standing} known, acted on already" if standing else none)
     due = standing - len(found.kept["acted"])
     return replace(found, why=why, score=float(due), threshold=1.0, inputs={"standing": standing})

@@ -1,5 +1,3 @@
-"""The engine process; see :mod:`outrider.monitor.engine.process`."""
-
 from .process import main
 
 if __name__ == "__main__":

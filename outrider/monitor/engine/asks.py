@@ -16,8 +16,6 @@ Name = tuple[str, str]
 
 
 class Priority(IntEnum):
-    """Priorities of asks; within one, first come first served."""
-
     LIVE = 0
     TEST = 1
     BACKFILL = 2
@@ -28,19 +26,17 @@ class Ask:
     """Records that versions of one trunk group are to answer."""
 
     number: int
-    """Chosen by who asks; answers carry it."""
     model: str
     versions: tuple[str, ...]
     """Versions of ``model``; each answers every record."""
     batch: Batch
     priority: Priority = Priority.LIVE
     again: tuple[int, ...] = ()
-    """Rows that every version answers twice, in order; the second time in another batch shape: what differs
-    between the two is noise, not the model. These answers carry the name :func:`again_of` the version."""
+    """Rows that every version answers twice, in order, the second time in another batch shape: a
+    difference is noise. These answers carry the name :func:`again_of`."""
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """Versions that its answers carry."""
         return (*self.versions, *map(again_of, self.versions)) if self.again else self.versions
 
 
@@ -48,49 +44,42 @@ AGAIN = "~again:"
 
 
 def again_of(version: str) -> str:
-    """Name of a version's second answers, which no version can have.
-
-    Examples
-    --------
-    >>> again_of("1")
-    '~again:1'
-    """
+    """Name of a version's second answers, which no version can have."""
     return f"{AGAIN}{version}"
 
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """Record that makes the model raise in any company."""
+    """Record that makes the model raise in any batch."""
 
     row: int
     detail: str
 
 
 LATE = "no answer within"
-"""How the failure of a version begins that held up its process beyond the deadline."""
+"""Begin of the failure of a version that held up its process beyond the deadline."""
 SHOT = "its process ended: signal 9"
-"""Reason where the kernel or a person ended a process, which is laid to no version."""
+"""Reason where the kernel or a person ended a process; no version is blamed."""
 SILENT = "ServerError"
-"""How the failure of a model elsewhere begins that gave no answer."""
+"""Begin of the failure of a remote model that gave no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskAnswer:
-    """Answer of one version to one ask."""
-
     number: int
     version: str
     outputs: Outputs | None
-    """By field, each with first dimension the records of the ask; rows named in ``poison`` hold what is never
-    read. None where nothing could be answered."""
+    """By field, first dimension the records of the ask; rows in ``poison`` hold values never read.
+
+    None where nothing could be answered.
+    """
     poison: tuple[Poison, ...] = ()
     failure: str = ""
-    """Why there are no outputs; empty where there are."""
     seconds: float = 0.0
-    """Time of the passes that answered, by the share of their rows; versions that ran together took it
-    all."""
+    """Time of the passes that answered, by share of rows; versions that ran together are charged all
+    of it."""
     cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
-    """By input: texts that lost tokens to the longest that the model takes, shape (records,), where known."""
+    """By input, texts that lost tokens to the model's longest input, shape (records,)."""
 
     @property
     def is_owed(self) -> bool:
@@ -103,10 +92,8 @@ ESSENTIAL = frozenset({"label", "value", "score", "probs", "embedding", "logprob
 
 
 def not_finite(outputs: Outputs) -> str:
-    """First essential output without finite numbers in any record, or empty.
-
-    Where a model answers none of :data:`ESSENTIAL`, all that it answers is.
-    """
+    """First essential output without finite numbers in any record, or empty; without :data:`ESSENTIAL`
+    outputs, all count."""
     essential = outputs.keys() & ESSENTIAL or outputs.keys()
     for name, values in outputs.items():
         if name not in essential or values.dtype.kind != "f" or not values.size:

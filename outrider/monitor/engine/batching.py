@@ -35,8 +35,6 @@ Key = tuple[Hashable, int]
 
 @dataclass(slots=True, eq=False)
 class AskPiece:
-    """Records ``start`` to ``stop`` of an encoded ask, with their versions."""
-
     encoded: Encoded
     collects: tuple[Collect, ...]
     start: int
@@ -44,52 +42,43 @@ class AskPiece:
     rank: Rank
     key: Key
     repeats: int = 1
-    """How often its rows stand in the batch; the first is read, the others only change the batch's shape."""
+    """Repetitions of its rows in the batch; the first is read, the others only change the batch's shape."""
 
     @property
     def rows(self) -> int:
-        """Number of records."""
         return self.stop - self.start
 
     @property
     def is_over(self) -> bool:
-        """True where every version's collection is over."""
         return all(collect.is_over for collect in self.collects)
 
     def cut(self, rows: int) -> tuple["AskPiece", "AskPiece"]:
-        """The first ``rows`` records, and the others."""
         at = self.start + rows
         return self.part(self.start, at), self.part(at, self.stop)
 
     def part(self, start: int, stop: int) -> "AskPiece":
-        """Some of its records."""
         return AskPiece(self.encoded, self.collects, start, stop, self.rank, self.key)
 
     def of(self, collect: Collect) -> "AskPiece":
-        """The same records for one version."""
         return AskPiece(self.encoded, (collect,), self.start, self.stop, self.rank, self.key)
 
 
 class LengthBucket:
-    """Pieces whose rows fit into one batch."""
-
     def __init__(self) -> None:
         self._queues: tuple[deque[AskPiece], ...] = tuple(deque() for _ in Priority)
         self.rows = 0
 
     def put(self, piece: AskPiece) -> None:
-        """Behind all others of its priority."""
         self.rows += piece.rows
         self._queues[piece.rank[0]].append(piece)
 
     def put_back(self, piece: AskPiece) -> None:
-        """In front of all others of its priority."""
         self.rows += piece.rows
         self._queues[piece.rank[0]].appendleft(piece)
 
     @property
     def head(self) -> AskPiece | None:
-        """First live piece; dead ones are dropped on the way."""
+        """First live piece; dead ones are dropped."""
         for queue in self._queues:
             while queue and queue[0].is_over:
                 self.rows -= queue.popleft().rows

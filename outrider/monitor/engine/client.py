@@ -1,8 +1,7 @@
 """Client of one engine process, in the worker.
 
-Starts it, feeds it, kills it when it hangs, and finds the version to blame. Frames are written and read by
-two threads, so that neither the worker nor the engine waits for the other. All methods are called by the
-worker's thread.
+Two threads read and write frames, so neither side waits for the other; all methods are called by the worker's
+thread.
 """
 
 import contextlib
@@ -28,9 +27,8 @@ START_DEADLINE_S = 120.0
 LOAD_DEADLINE_S = 300.0
 """For one version."""
 STARTS = 3
-"""Processes that end before they say anything, until the versions are given up."""
+"""Processes that end before their first message until the versions are given up."""
 PAUSES_S = (0.0, 0.5, 2.0, 5.0)
-"""Before a process is started again."""
 STABLE_S = 30.0
 AFTER_END = "its process ended while it was asked in another batch shape"
 ALONE_TIMES = 2.0
@@ -38,7 +36,7 @@ ALONE_TIMES = 2.0
 SLOW_TIMES, MOST_TIMES = 4.0, 10.0
 """Of the slowest pass that a version has ended, and of the deadline at most: a slow version is no hang."""
 GONE_S, GONE_LOAD_S = 2.0, 10.0
-"""For the work of a version, or its loading, that is not wanted any more."""
+"""For work of a version, or its loading, that is no longer wanted."""
 SHOTS = 3
 """Such ends without an answer between them, before asks are tried version by version."""
 
@@ -54,33 +52,17 @@ class Making:
 
 @dataclass(slots=True)
 class Open:
-    """An ask that is not wholly answered."""
-
     ask: Ask
     left: set[str]
     since: float
-    """When the process had it."""
 
 
 class EngineClient:
     """Engine process with its asks.
 
-    A process that holds up an ask beyond its deadline, or ends, is started again with its versions. The
-    version whose work was under way is suspected, and asked again alone; where several were, or none, all
-    are. Whoever then ends it again, alone in a fresh process, has done it. What ends a process from outside
-    is laid to no version.
-
-    Parameters
-    ----------
-    deadline_s
-        By model: for one step of work on an ask. Time in which the machine gave the process no processor
-        does not count.
-    wake
-        Called by a thread when something has come.
-    bound
-        Bytes of memory at most; None without a bound.
-    parts
-        Whether a suspect leaves a process that it shares, as :class:`Parted`.
+    A process that exceeds a deadline or ends is restarted; the version at work is suspected and asked
+    again alone, and blamed if it ends a fresh process alone. An end caused from outside is blamed on no
+    version. Time without a processor does not count against ``deadline_s`` (by model, one step of work).
     """
 
     def __init__(
@@ -97,12 +79,10 @@ class EngineClient:
         self.group = group
         self.restarts: dict[str, int] = {"deadline": 0, "died": 0, "memory": 0}
         self.stats: dict[str, float] = {}
-        """What all its processes did, by name; those of memory are of the present one."""
         self.launch, self._deadline_s, self._wake, self._clock = launch, deadline_s, wake, clock
         self._bound, self._parts = bound, parts
         self._peak = 0
         self._starved_s = 0.0
-        """Of processes that have ended."""
         self._steps, self._step_at = 0, 0.0
         self._at_work: Sequence[Name] = ()
         """Last step of work that was seen, whose it is, and since when."""
@@ -113,13 +93,11 @@ class EngineClient:
         self._process: StartedEngine | None = None
         self._makings: dict[Name, Making] = {}
         self._to_load: deque[Name] = deque()
-        """Told to the process, one after the other, and not loaded yet."""
         self._later: deque[Name] = deque()
-        """Loaded when it is known that they are not what ended the process."""
+        """Loaded once they are known not to have ended the process."""
         self._loading: Name | None = None
-        """What the process is loading now: perhaps a version that is not wanted any more."""
+        """Version that the process is loading, wanted or not."""
         self._known: set[Name] = set()
-        """Versions of which the worker knows that they are loaded."""
         self._asks: dict[int, Open] = {}
         self._apart: deque[tuple[int, str]] = deque()
         """Asks and versions that are asked alone."""
@@ -133,7 +111,6 @@ class EngineClient:
     # ---- what the worker does --------------------------------------------------------------------------
 
     def load(self, name: Name, making: Making) -> None:
-        """Begin to load a version; the others go on meanwhile."""
         self._makings[name] = making
         if self._alone is None and not self._apart:
             self._begin_to_load(name)
@@ -141,13 +118,11 @@ class EngineClient:
             self._later.append(name)
 
     def unload(self, name: Name) -> None:
-        """Forget a version; later asks fail."""
         self._forget(name, f"{name[0]}@{name[1]} is disabled")
         if self._process is not None:
             self._process.send({"op": "unload", "name": name})
 
     def submit(self, ask: Ask) -> None:
-        """Ask versions of this group."""
         is_busy = self._alone is not None or bool(self._apart) or self._is_reloading
         if is_busy or self._process is None or self._is_coming(ask):
             self._held.append(ask)
@@ -162,7 +137,7 @@ class EngineClient:
             self._send_ask(ask)
 
     def poll(self) -> list[EngineEvent]:
-        """Events of the process, which starts, restarts or is killed here."""
+        """Events of the process, which is started, restarted or killed here."""
         self._ensure()
         process = self._process
         if process is not None:
@@ -178,41 +153,34 @@ class EngineClient:
         return found
 
     def stop(self) -> None:
-        """Kill the process."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     @property
     def peak_bytes(self) -> int:
-        """Most memory that its processes were seen to use."""
         memory = None if self._process is None else self._process.memory
         return self._peak if memory is None else max(self._peak, memory.peak)
 
     @property
     def pid(self) -> int | None:
-        """Id of the process; None while there is none."""
         return None if self._process is None else self._process.child.pid
 
     @property
     def is_up(self) -> bool:
-        """True where the process is up with everything loaded."""
         return self._process is not None and self._process.is_up and not (self._to_load or self._later)
 
     @property
     def names(self) -> list[Name]:
-        """Versions that are wanted."""
         return sorted(self._makings)
 
     @property
     def waiting_rows(self) -> int:
-        """Records that are asked and not answered."""
         return sum(one.ask.batch.rows for one in self._asks.values()) + sum(a.batch.rows for a in self._held)
 
     # ---- the process -----------------------------------------------------------------------------------
 
     def _ensure(self) -> None:
-        """Have a process where one is needed."""
         if self._process is not None or not self._makings or self._clock() < self._due:
             return
         self._process = StartedEngine(self.launch, self._wake, self._clock, self._bound)
@@ -246,7 +214,7 @@ class EngineClient:
             self._process.send(*self._process.writer.ask(ask))
 
     def _heed(self, process: StartedEngine) -> str:
-        """Take what has come; says why it cannot be read, which a model's code may bring about."""
+        """Process the received frames; returns why one cannot be read, which a model's code may cause."""
         try:
             while process.inbox:
                 self._take(*process.inbox.popleft())
@@ -304,12 +272,12 @@ class EngineClient:
     # ---- when it hangs or ends -------------------------------------------------------------------------
 
     def _time(self) -> float:
-        """Clock without the time in which the machine gave the process no processor."""
+        """Clock without the time in which the process had no processor."""
         starved = None if self._process is None else self._process.starved
         return self._clock() - self._starved_s - (0.0 if starved is None else starved.seconds)
 
     def _late(self) -> str | None:
-        """Task past its deadline; None while within, the newest starved second subtracted."""
+        """Task past its deadline, or None."""
         starved = None if self._process is None else self._process.starved
         if starved is not None:
             starved.look()
@@ -348,13 +316,13 @@ class EngineClient:
         self._steps, self._at_work, self._step_at = steps, board.names, now
 
     def _limit_s(self, model: str) -> float:
-        """Seconds for one step of work: more for who is asked alone, or was slower before and answered."""
+        """Seconds for one step of work: more for a version asked alone, or slower before."""
         deadline = self._deadline_s(model) * (ALONE_TIMES if self._parts and self._alone is not None else 1.0)
         slowest = max((self._slowest.get(name, 0.0) for name in self._at_work), default=0.0)
         return min(max(deadline, SLOW_TIMES * slowest), max(deadline, MOST_TIMES * self._deadline_s(model)))
 
     def _is_held_up(self, now: float) -> bool:
-        """True where work or loading of versions that have gone holds up the others."""
+        """True where work or loading of removed versions holds up the others."""
         if self._at_work and not any(name in self._makings for name in self._at_work):
             usual = max((self._slowest.get(name, 0.0) for name in self._at_work), default=0.0)
             return now - self._step_at > max(GONE_S, 2 * usual)
@@ -371,7 +339,7 @@ class EngineClient:
         return any(name in self._known for name in self._to_load)
 
     def _end(self, why: Literal["deadline", "died", "memory"], reason: str) -> None:
-        """Kill the process, note who did it if that is known, and prepare to ask again."""
+        """Kill the process, note the culprit where known, and prepare to ask again."""
         process = self._process
         assert process is not None
         self._sum_up(process)
@@ -397,13 +365,8 @@ class EngineClient:
             self._split()
 
     def _lay(self, names: Sequence[Name], reason: str) -> None:
-        """Lay the end of a process to a version, where one alone can have done it.
-
-        Parameters
-        ----------
-        names
-            Versions whose work was under way.
-        """
+        """Blame a version for the end of a process where it alone can have caused it; ``names``
+        were at work."""
         at_work = [name for name in dict.fromkeys(names) if name in self._makings]
         if self._alone is not None:
             self._blame(*self._alone, reason)
@@ -426,7 +389,7 @@ class EngineClient:
             self._together = {*at_work}
 
     def _shot(self, reason: str) -> None:
-        """Nobody's doing; where it comes again and again, whoever is asked alone goes without an answer."""
+        """Handle a kill from outside: after repeated ones, what is asked alone goes without an answer."""
         self._shots += 1
         if self._alone is None:
             return
@@ -437,7 +400,7 @@ class EngineClient:
             self._fail(self._asks[number], version, reason)
 
     def _ask_whole(self, *, keep: Name | None) -> None:
-        """Ask what is open again as it was, apart from what goes to a suspect."""
+        """Ask the open asks again as they were, except what goes to a suspect."""
         again = []
         for number, opened in list(self._asks.items()):
             self._drop_again(opened)
@@ -452,7 +415,7 @@ class EngineClient:
         self._held = again + self._held
 
     def _part(self, name: Name, reason: str) -> None:
-        """Let a version leave a process that it shares, with what it was asked."""
+        """Move a version out of a shared process, with its open asks."""
         if not self._parts or len(self._makings) < 2:
             return
         asks = []
@@ -481,7 +444,6 @@ class EngineClient:
                 self._give_up(name, reason)
 
     def _give_up(self, name: Name, reason: str, *, is_end: bool = False) -> None:
-        """A version cannot be loaded."""
         self._forget(name, reason)
         self._events.append(VersionLoad(name, reason, is_end=is_end))
 
@@ -498,7 +460,6 @@ class EngineClient:
             self._release()
 
     def _fail(self, opened: Open, version: str, reason: str) -> None:
-        """Answer for a version that does not."""
         ask = opened.ask
         for left in (version, again_of(version)):
             if left in opened.left:
@@ -512,7 +473,7 @@ class EngineClient:
                 self._ask_next()
 
     def _blame(self, number: int, version: str, reason: str) -> None:
-        """A version that was asked alone has ended the process."""
+        """Blame a version that was asked alone."""
         opened = self._asks[number]
         name = opened.ask.model, version
         if name in self._together:  # so it was its doing before, too
@@ -523,7 +484,7 @@ class EngineClient:
         self._part(name, reason)
 
     def _split(self) -> None:
-        """Have everything that is not answered asked again, version by version."""
+        """Ask everything open again, version by version."""
         for number, opened in list(self._asks.items()):
             self._drop_again(opened)
             if not opened.left:
@@ -532,13 +493,13 @@ class EngineClient:
             self._apart += [(number, v) for v in opened.ask.versions if v in opened.left - waiting]
 
     def _drop_again(self, opened: Open) -> None:
-        """Do without second answers."""
+        """Drop second answers."""
         for again in sorted(left for left in opened.left if left.startswith(AGAIN)):
             opened.left.discard(again)
             self._events.append(AskAnswer(opened.ask.number, again, None, failure=AFTER_END))
 
     def _ask_next(self) -> None:
-        """Ask one after the other what was not answered, then load what is new and go on as ever."""
+        """Ask the open asks one by one, then load what is new and resume."""
         while self._apart:
             number, version = self._apart.popleft()
             opened = self._asks.get(number)
@@ -554,7 +515,7 @@ class EngineClient:
         self._release()
 
     def _release(self) -> None:
-        """Ask what was held back; it fails where there is nobody left to ask."""
+        """Ask what was held back, or fail it without a version left to ask."""
         held, self._held = self._held, []
         for ask in held:
             if self._makings:
@@ -565,7 +526,6 @@ class EngineClient:
                 self._fail(opened, version, f"{ask.model}@{version} is not loaded")
 
     def _sum_up(self, process: StartedEngine) -> None:
-        """Add what a process did since it last told."""
         for name, grown in process.growth().items():
             self.stats[name] = self.stats.get(name, 0.0) + grown
         self.stats |= process.levels()

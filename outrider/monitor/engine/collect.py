@@ -15,22 +15,19 @@ from .asks import AskAnswer, Name, Outputs, Poison, not_finite
 from .poison import answered_around, checked, detail_of, first_reason, is_model, sources
 
 Raw = Mapping[str, Any]
-"""Answers to one piece as the model gives them: tensors on the CPU, or outputs of a Predictor."""
+"""Answers to one piece: tensors on the CPU, or outputs of a Predictor."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Records of an ask as a model is fed."""
-
     fed: EncodedRows | Batch
     """Tensors for a runner, sorted by length; a batch for a Predictor."""
     order: NDArray[np.intp]
-    """Row of the ask that each of them is, shape (fed rows,); what could not be encoded is not among them."""
+    """Row of the ask of each fed row, shape (fed rows,); rows that could not be encoded are absent."""
     is_as_asked: bool = False
     """Whether these are all rows of the ask in their order."""
 
     def is_finite(self) -> NDArray[np.bool_]:
-        """Mask of the records with finite numbers only, shape (fed rows,)."""
         known = np.ones(len(self.order), dtype=np.bool_)
         if isinstance(self.fed, EncodedRows):
             for tensor in self.fed.tensors.values():
@@ -55,17 +52,13 @@ NOTHING = Encoded(EncodedRows({}), np.zeros(0, dtype=np.intp))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RepeatedRecords:
-    """The encoded records of an ask that are answered twice."""
-
     at: NDArray[np.intp]
-    """Where they stand among all encoded ones, in order."""
+    """Positions among all encoded records, in order."""
     encoded: Encoded
-    """They alone, in the order of the rows that were asked for."""
     poison: tuple[Poison, ...]
 
     @classmethod
     def of(cls, encoded: Encoded, poison: Sequence[Poison], rows: NDArray[np.intp]) -> "RepeatedRecords":
-        """Of the records ``rows`` of an ask, in order."""
         place = np.minimum(np.searchsorted(rows, encoded.order), len(rows) - 1)
         at = np.flatnonzero(rows[place] == encoded.order)
         fed = encoded.fed if len(at) == len(encoded.order) else encoded.fed.take(at)
@@ -78,31 +71,22 @@ Form = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class OutputReader(Protocol):
-    """Makes outputs of raw answers."""
+    def join(self, parts: list[Raw], /) -> Raw: ...
 
-    def join(self, parts: list[Raw], /) -> Raw:
-        """Answers one behind the other."""
+    def take(self, answers: Raw, index: NDArray[np.intp], /) -> Raw: ...
 
-    def take(self, answers: Raw, index: NDArray[np.intp], /) -> Raw:
-        """Answers to some rows."""
-
-    def decode(self, name: Name, answers: Raw, /) -> Outputs:
-        """Outputs by field."""
+    def decode(self, name: Name, answers: Raw, /) -> Outputs: ...
 
 
 @dataclass(slots=True, eq=False)
 class Collect:
-    """Collection of one version's answers to one ask."""
-
     number: int
     name: Name
     version: str
-    """What the answer is called: the version, or `again_of` it."""
     rows: int
-    """Records of the ask, or those that are asked about again."""
     reader: OutputReader
     again: "Collect | None" = None
-    """The second answer, which is made behind this one and ends as it does."""
+    """Second answer, made after this one and with the same end."""
     encoded: Encoded = NOTHING
     part: RepeatedRecords | None = None
     left: int = field(init=False)
@@ -117,11 +101,9 @@ class Collect:
 
     @property
     def is_over(self) -> bool:
-        """True for a finished or failed collection."""
         return not self.left or bool(self.failure)
 
     def begin(self, encoded: Encoded, poison: Sequence[Poison], part: RepeatedRecords | None = None) -> None:
-        """Accept encoded records and faulty ones; ask ``part`` again."""
         self.encoded = encoded
         self.poison += poison
         self.left -= len(poison)
@@ -130,12 +112,11 @@ class Collect:
             self.again.begin(part.encoded, part.poison)
 
     def put(self, start: int, stop: int, answers: Raw) -> None:
-        """Take the answers to encoded records ``start`` to ``stop``."""
         self.parts.append((start, stop, answers))
         self.left -= stop - start
 
     def raised(self, at: int, detail: str) -> None:
-        """Record a lone raise of record ``at``; enough fail the model."""
+        """Record a lone raise of record ``at``; enough of them fail the model."""
         self.poison.append(Poison(int(self.encoded.order[at]), detail))
         self.left -= 1
         if not self.parts and is_model(len(self.poison), self.rows):
@@ -147,13 +128,12 @@ class Collect:
                 self.again.give_up(self.failure)  # no more of it will be answered once
 
     def give_up(self, reason: str) -> None:
-        """Fail the collection."""
         self.failure = self.failure or reason
         if self.again is not None:
             self.again.give_up(reason)
 
     def answer(self) -> AskAnswer:
-        """Answer at the end; errors in reading are the version's failure."""
+        """Answer at the end; errors in decoding are the version's failure."""
         failure = self.failure or ("" if self.parts else first_reason(self.poison))
         if not failure:
             try:
@@ -172,10 +152,7 @@ class Collect:
         return self.answer_of(outputs, poison)
 
     def answer_of(self, outputs: Outputs, poison: Sequence[Poison] = ()) -> AskAnswer:
-        """Answer of outputs, or a failure for missing numbers.
-
-        Outputs without any finite number though the inputs had some.
-        """
+        """Answer, or a failure for outputs without any finite number though the inputs had some."""
         failure = self._not_finite(outputs)
         if failure:
             return AskAnswer(self.number, self.version, None, failure=failure)
@@ -186,7 +163,6 @@ class Collect:
         )
 
     def _cut_texts(self) -> dict[str, NDArray[np.bool_]]:
-        """Texts that lost tokens, by input, in the order of the ask."""
         found = {}
         cut = self.encoded.fed.cut if isinstance(self.encoded.fed, EncodedRows) else {}
         for name, rows in cut.items():
@@ -195,7 +171,6 @@ class Collect:
         return found
 
     def whole(self) -> Raw | None:
-        """Raw answers of all rows, or None where incomplete or unjoinable."""
         if self.failure or not self.parts:
             return None
         try:
@@ -204,7 +179,7 @@ class Collect:
             return None
 
     def _in_order(self) -> Raw:
-        """Raw answers of all rows; those without one repeat another's."""
+        """Raw answers of all rows; rows without one repeat another's."""
         self.parts.sort(key=lambda part: part[0])
         raw = self.reader.join([part for _, _, part in self.parts])
         if not self.poison and self.encoded.is_as_asked:
@@ -215,7 +190,6 @@ class Collect:
         return self.reader.take(raw, source)
 
     def _not_finite(self, outputs: Outputs) -> str:
-        """Reason why outputs without any finite number are the model's fault: it was given finite ones."""
         name = not_finite(outputs)
         if not name:
             return ""
@@ -239,7 +213,7 @@ def answers_of(collects: Sequence[Collect]) -> list[AskAnswer]:
 
 
 def _read_together(group: Sequence[tuple[Collect, Raw]]) -> list[AskAnswer]:
-    """Answers of one version, decoded at once; none where that raises, or there is but one."""
+    """Answers of one version decoded at once; none where that raises or there is one."""
     if len(group) < 2:
         return []
     reader, name = group[0][0].reader, group[0][0].name
@@ -256,7 +230,6 @@ def _read_together(group: Sequence[tuple[Collect, Raw]]) -> list[AskAnswer]:
 
 
 def _form_of(raw: Raw) -> Form:
-    """Names and shapes by which answers can be read together."""
     return tuple((name, tuple(values.shape[1:])) for name, values in raw.items())
 
 
@@ -265,13 +238,8 @@ def _cut(raw: Raw, start: int, stop: int) -> Raw:
 
 
 def cat(parts: list[Tensors]) -> Tensors:
-    """Concatenate tensors, shorter second dimensions padded right with zeros.
-
-    Raises
-    ------
-    ValueError
-        If names of tensors differ from part to part.
-    """
+    """Concatenate tensors, shorter second dimensions padded right with zeros; ValueError where names
+    differ."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -281,7 +249,6 @@ def cat(parts: list[Tensors]) -> Tensors:
 
 
 def _cat(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """Tensors of shapes (rows, …) that differ in their second dimension at most."""
     if tensors[0].ndim < 2 or len({tensor.shape[1] for tensor in tensors}) == 1:
         return torch.cat(tensors)
     width = max(tensor.shape[1] for tensor in tensors)

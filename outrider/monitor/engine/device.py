@@ -13,68 +13,46 @@ from .pacing import Pacer
 
 
 class InFlightBatch(Protocol):
-    """A batch under way."""
-
     def land(self) -> list[Tensors]:
-        """Raw answers of segments on the CPU, in order, awaited.
-
-        Raises
-        ------
-        Exception
-            Whatever the pass raised; `outrider.monitor.engine.faults.fault_of` says what to do about it.
-        """
+        """Raw answers of segments on the CPU, in order; raises whatever the pass raised (see
+        `faults.fault_of`)."""
 
 
 class Device(Protocol):
     """Device that runs passes.
 
-    Flights land in the order in which they took off, each once, and before ``depth`` others have taken off
-    behind it: the memory of a batch is used again.
+    Flights land in take-off order, each once, before ``depth`` later ones have taken off: batch memory is
+    reused.
     """
 
     device: torch.device
     depth: int
-    """Batches that may be under way at once: with 2 or more the next one is copied while one computes."""
+    """Batches under way at once; from 2, the next one is copied while one computes."""
     busy_s: float
-    """Seconds in which passes ran, of all that have landed."""
 
-    def adopt(self, runner: Runner, /) -> Runner:
-        """Model moved to the device, in the type of :class:`DeviceOptions`."""
+    def adopt(self, runner: Runner, /) -> Runner: ...
 
     def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
-        """Begin a pass over forgettable CPU rows; errors come on landing.
+        """Begin a pass over CPU rows; errors come on landing. The device may pad rows and widths."""
 
-        The device may pad rows and widths; what lands has as many rows as its segment.
-        """
-
-    def forget(self, executor: Executor, /) -> None:
-        """Drop state of a stopped executor without flights under way."""
+    def forget(self, executor: Executor, /) -> None: ...
 
     def pause_s(self) -> float:
         """Seconds to the next pass; 0.0 unless ``duty`` is below 1."""
 
 
 class Landed:
-    """A flight whose answers, or whose error, are there already."""
-
     def __init__(self, answers: list[Tensors], error: Exception | None = None) -> None:
         self._answers, self._error = answers, error
 
     def land(self) -> list[Tensors]:
-        """The answers."""
         if self._error is not None:
             raise self._error
         return self._answers
 
 
 class CpuDevice:
-    """Processor as a device: passes are over at take-off.
-
-    Parameters
-    ----------
-    pacer
-        Holds passes back; none unless ``duty`` is below 1.
-    """
+    """Processor as a device: passes run at take-off."""
 
     depth = 1
 
@@ -84,11 +62,9 @@ class CpuDevice:
         self._pacer = pacer or Pacer(1.0)
 
     def adopt(self, runner: Runner, /) -> Runner:
-        """Same runner, unchanged."""
         return runner
 
     def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
-        """Run one pass."""
         began = time.perf_counter()
         try:
             with torch.inference_mode():
@@ -100,9 +76,7 @@ class CpuDevice:
         self._pacer.ran(seconds)
         return flight
 
-    def forget(self, executor: Executor, /) -> None:
-        """Forget nothing: the processor keeps no state."""
+    def forget(self, executor: Executor, /) -> None: ...
 
     def pause_s(self) -> float:
-        """Seconds until the next pass may begin."""
         return self._pacer.pause_s()

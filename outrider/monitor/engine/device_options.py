@@ -30,10 +30,8 @@ class DeviceOptions:
     """Whether CUDA MPS, where it runs, lets other processes go first."""
 
     def to_json(self) -> str:
-        """Text that :meth:`from_json` reads."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "DeviceOptions":
-        """Options of a text."""
         return cls(**json.loads(text))

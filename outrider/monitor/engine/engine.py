@@ -1,8 +1,7 @@
 """Engine: a trunk group's versions on one device, in best batches.
 
-It is single-threaded and has neither timers nor futures: whenever the device is free it takes what is queued,
-up to the batch that was measured to be best. Waiting for more never pays where queues fill up by themselves
-while a pass runs.
+Single-threaded, without timers or futures: a free device takes what is queued, up to the measured best batch.
+Waiting for more never pays, because queues fill while a pass runs.
 """
 
 import time
@@ -31,21 +30,17 @@ from .plan import Known, executors_of
 NOT_LOADED = "not_loaded"
 Plan = Callable[[Mapping[Name, LoadedVersion], Known], list[Executor]]
 OnPass = Callable[[Sequence[Name], int], None]
-"""Told of the versions and rows of every pass before it begins."""
+"""Called with the versions and rows of every pass before it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneStats:
-    """Counts of versions that run together, since their grouping."""
-
     names: tuple[Name, ...]
     counts: LaneCounts
 
 
 @dataclass(slots=True)
 class _Open:
-    """A lane, the versions as they are in it, and whether it only ends what it was asked."""
-
     lane: Lane
     members: tuple[LoadedVersion, ...]
     executor: Executor | None
@@ -100,16 +95,12 @@ class Engine:
 
     @property
     def names(self) -> list[Name]:
-        """Versions that can be asked."""
         return list(self._loaded)
 
     def load(self, name: Name, source: Source, *, weights: Path | bytes | None, folder: Path) -> None:
         """Load a version; a former one of its name answers earlier asks.
 
-        Raises
-        ------
-        ConfigError
-            If it cannot be loaded.
+        ConfigError where it cannot be loaded.
         """
         self.add(self.prepare(name, source, weights=weights, folder=folder))
 
@@ -125,7 +116,6 @@ class Engine:
         return LoadedVersion(name, source, model, weights if isinstance(weights, Path) else None, checks)
 
     def add(self, loaded: LoadedVersion) -> None:
-        """Take in a version; asks from now on are its."""
         model = loaded.model
         if is_runner(model):
             loaded = replace(loaded, model=self.device.adopt(model))
@@ -133,18 +123,11 @@ class Engine:
         self._plan()
 
     def unload(self, name: Name) -> None:
-        """Take no more asks for a version; answer earlier ones."""
         if self._loaded.pop(name, None) is not None:
             self._plan()
 
     def warm_up(self, name: Name, sample: Batch) -> None:
-        """Warm a version up on a sample for batch size, storing nothing.
-
-        Raises
-        ------
-        Exception
-            Whatever the model raises on it.
-        """
+        """Warm a version up on a sample for batch size, storing nothing; raises whatever the model raises."""
         lane = self._of[name]
         self._on_work([name])
         collect = Collect(-1, name, name[1], sample.rows, lane.feed.reader)
@@ -169,7 +152,8 @@ class Engine:
     def _warm_together(
         self, lane: Lane, name: Name, encoded: Encoded, ranges: Sequence[tuple[Key, int, int]]
     ) -> None:
-        """Let versions of one trunk find out how they answer together; whoever raises does so in its pass."""
+        """Let versions of one trunk find out how they answer together; a model that raises does so
+        in its pass."""
         if lane.feed.is_mixed or len(lane.feed.names) < 2:
             return
         rows = len(encoded.order)
@@ -183,7 +167,7 @@ class Engine:
                     raise
 
     def _plan(self) -> None:
-        """Decide anew who runs together; lanes whose versions change end what they were asked, and go."""
+        """Decide again which versions run together; changed lanes finish their asks, then go."""
         kept: list[_Open] = []
         for planned in self._executors_of(self._loaded, self._known):
             executor = watched(planned, self._loaded)
@@ -219,7 +203,6 @@ class Engine:
         return None
 
     def _let_go(self) -> None:
-        """Drop lanes that have nothing left to do."""
         flying = [opened for opened, _, _ in self._flights]
         for opened in [o for o in self._lanes if o.is_leaving and o.lane.rank is None and o not in flying]:
             self._lanes.remove(opened)
@@ -230,7 +213,6 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """Answers that are still to come."""
         return len(self._collects) + len(self._done)
 
     @property
@@ -239,7 +221,7 @@ class Engine:
         return sum(collect.left for collect in self._collects.values())
 
     def submit(self, ask: Ask) -> None:
-        """Queue records; versions that are not loaded answer next step."""
+        """Queue records; versions not loaded answer in the next step."""
         self._arrivals += 1
         rank = (int(ask.priority), self._arrivals)
         wanted: dict[int, tuple[Lane, list[Collect]]] = {}
@@ -267,7 +249,6 @@ class Engine:
         return collect
 
     def cancel(self, number: int) -> None:
-        """Cancel an ask's rest, without any further answer."""
         for key, collect in list(self._collects.items()):
             if collect.number == number:
                 collect.give_up("cancelled")
@@ -276,17 +257,10 @@ class Engine:
 
     @property
     def pause_s(self) -> float:
-        """Seconds to the next pass; 0.0 on an unshared device."""
         return self.device.pause_s()
 
     def step(self) -> list[AskAnswer]:
-        """Run one pass; returns the answers that are complete by now.
-
-        Raises
-        ------
-        Exception
-            Where the device itself is broken: this process can run nothing any more.
-        """
+        """Run one pass; returns the completed answers. Raises where the device itself is broken."""
         launched = self._launch()
         if self._flights and self.device.depth > 1:
             for opened in self._lanes:
@@ -299,7 +273,7 @@ class Engine:
         return done
 
     def _launch(self) -> bool:
-        """Begin a pass of the lane whose turn it is; whether there is one."""
+        """Begin a pass of the next lane; returns whether there is one."""
         if self.device.pause_s() > 0:
             return False
         opened = self._turn()
@@ -324,7 +298,6 @@ class Engine:
         return True
 
     def _turn(self) -> _Open | None:
-        """Lane with what goes first."""
         ranked = [(rank, at) for at, o in enumerate(self._lanes) if (rank := o.lane.rank) is not None]
         return self._lanes[min(ranked)[1]] if ranked else None
 
@@ -333,7 +306,6 @@ class Engine:
             self._land()
 
     def _land(self) -> None:
-        """Wait for the oldest pass, and hand out what it says."""
         opened, passing, seconds = self._flights.popleft()
         lane = opened.lane
         self._on_work(_names_of(passing.pieces))
@@ -351,11 +323,9 @@ class Engine:
             self._end(lane.landed(found, passing.pieces, seconds + clock() - began))
 
     def _clock(self, opened: _Open) -> Callable[[], float]:
-        """Clock of a pass: the device's own time, or that of this process without a device."""
         return time.perf_counter if opened.executor is None else lambda: self.device.busy_s
 
     def _end(self, collects: Sequence[Collect]) -> None:
-        """Answer what has come to an end."""
         both = [one for collect in collects for one in (collect, collect.again) if one is not None]
         over = [one for one in both if one.is_over and self._collects.pop(id(one), None) is not None]
         for name in dict.fromkeys(one.name for one in over):
@@ -363,21 +333,17 @@ class Engine:
             self._done += answers_of([one for one in over if one.name == name])
 
     def forwards(self, names: Sequence[Name]) -> int:
-        """Runs of the shared part in one pass for these versions."""
         lane = self._of.get(names[0])
         return len(names) if lane is None else lane.feed.forwards(len(names))
 
     def best_rows(self, name: Name) -> dict[int, int]:
-        """Measured best rows of a pass by width, 0 without length."""
         paces = self._of[name].paces
         return {width: pace.best for (_, width), pace in paces.items() if pace is not None}
 
     @property
     def stats(self) -> list[LaneStats]:
-        """Counts of versions that run together, one entry for each such group."""
         return [LaneStats(opened.lane.feed.names, opened.lane.counts) for opened in self._lanes]
 
 
 def _names_of(pieces: Sequence[AskPiece]) -> list[Name]:
-    """Versions that pieces are for."""
     return list({collect.name: None for piece in pieces for collect in piece.collects})

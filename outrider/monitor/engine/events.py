@@ -1,5 +1,3 @@
-"""Events from the engines to the worker."""
-
 from dataclasses import dataclass
 
 from .asks import Ask, AskAnswer, Name
@@ -7,12 +5,9 @@ from .asks import Ask, AskAnswer, Name
 
 @dataclass(frozen=True, slots=True)
 class VersionLoad:
-    """A version is in memory; or is not, and why."""
-
     name: Name
     failure: str = ""
     is_end: bool = False
-    """True where loading held up or ended its process."""
 
 
 @dataclass(frozen=True, slots=True)

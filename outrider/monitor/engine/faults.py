@@ -17,11 +17,8 @@ class Fault(StrEnum):
     """Action after an error."""
 
     MODEL = "model"
-    """A record or the model itself: halve the rows until it is found."""
     MEMORY = "memory"
-    """Too many rows at once: try again with half of them, and remember."""
     DEVICE = "device"
-    """Nothing can run in this process any more: end it, the next one loads again."""
 
 
 def fault_of(error: BaseException) -> Fault:

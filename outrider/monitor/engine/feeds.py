@@ -21,60 +21,43 @@ from .executor import Executor, Segment, Shared
 from .poison import around_poison, checked, first_reason, joined
 
 Found = tuple[AskPiece, Collect, Raw | str]
-"""What a version says to a piece, or why it cannot be read."""
+"""Answer of a version to a piece, or why it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fed:
-    """An ask as a model is fed."""
-
     encoded: Encoded | None = None
     ranges: tuple[tuple[Key, int, int], ...] = ()
-    """Key of the bucket, start and stop of the records that belong into it."""
     poison: tuple[Poison, ...] = ()
     failure: str = ""
-    """Why there is nothing; empty where there is something."""
 
 
 class Passing(Protocol):
-    """A pass under way."""
-
     @property
-    def pieces(self) -> list[AskPiece]:
-        """Pieces of the pass."""
+    def pieces(self) -> list[AskPiece]: ...
 
-    def land(self) -> list[Found]:
-        """Answers of every piece and version, or the pass's error raised."""
+    def land(self) -> list[Found]: ...
 
 
 class Feed(Protocol):
-    """Feed of one executor or Predictor."""
-
     names: tuple[Name, ...]
     is_mixed: bool
-    """Whether versions are fed each for itself, though in one batch."""
+    """Whether each version is fed its own rows, though in one batch."""
     reader: OutputReader
-    """Makes outputs of what the model says."""
 
-    def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
-        """Encode records of asks into buckets, without ones raising alone."""
+    def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]: ...
 
-    def run(self, pieces: Sequence[AskPiece], /) -> Passing:
-        """Begin one pass."""
+    def run(self, pieces: Sequence[AskPiece], /) -> Passing: ...
 
-    def timed(self, piece: AskPiece, rows: int, /) -> float:
-        """Seconds of a pass of ``rows`` rows from a piece."""
+    def timed(self, piece: AskPiece, rows: int, /) -> float: ...
 
     def is_measured(self) -> bool:
-        """True where trial passes cost nothing but time."""
+        """True where trial passes cost only time."""
 
-    def forwards(self, versions: int, /) -> int:
-        """Runs of the shared part in one pass for ``versions`` versions."""
+    def forwards(self, versions: int, /) -> int: ...
 
 
 class TensorFeed:
-    """An executor on a device."""
-
     def __init__(self, executor: Executor, device: Device) -> None:
         self.executor = executor
         self.names = executor.names
@@ -84,15 +67,12 @@ class TensorFeed:
         self._place = {name: at for at, name in enumerate(executor.names)}
 
     def is_measured(self) -> bool:
-        """Yes."""
         return True
 
     def forwards(self, versions: int, /) -> int:
-        """Once, unless the executor knows better."""
         return self.executor.forwards(versions) if isinstance(self.executor, Shared) else 1
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:
-        """CPU tensors, sorted by length, asks joined where that works."""
         if len(batches) > 1:
             whole = Batch.concat(batches)
             with suppress(Exception):  # each by itself then, and says what is wrong with it
@@ -116,7 +96,6 @@ class TensorFeed:
         return rows
 
     def run(self, pieces: Sequence[AskPiece], /) -> Passing:
-        """One pass over all pieces, like versions beside each other."""
         ordered = list(pieces)
         if len(self.names) > 1 and len(ordered) > 1:
             ordered.sort(key=lambda piece: [self._place[collect.name] for collect in piece.collects])
@@ -125,7 +104,6 @@ class TensorFeed:
         return _TensorPass(ordered, self._device.fly(self.executor, rows, segments), segments)
 
     def _segments(self, pieces: Sequence[AskPiece]) -> list[Segment]:
-        """Rows of each version, in the order of names, from the first that it is to answer to the last."""
         spans: dict[Name, tuple[int, int]] = {}
         at = 0
         for piece in pieces:
@@ -151,14 +129,11 @@ class TensorFeed:
 
 @dataclass(frozen=True, slots=True)
 class _TensorPass:
-    """Pieces under way on a device."""
-
     pieces: list[AskPiece]
     flight: InFlightBatch
     segments: list[Segment]
 
     def land(self) -> list[Found]:
-        """Answers of every piece and version."""
         answers = self.flight.land()
         outputs = {
             segment.name: (segment.start, _fault_in(tensors, segment) or tensors)
@@ -178,30 +153,23 @@ class _TensorPass:
 
 
 class _TensorReader:
-    """Reads tensors on the CPU by the decoder of each version."""
-
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
     def join(self, parts: list[Raw], /) -> Raw:
-        """Tensors one behind the other."""
         return cat(parts)
 
     def take(self, answers: Raw, index: np.ndarray, /) -> Raw:
-        """Some rows."""
         rows = torch.from_numpy(index)
         return {name: tensor.index_select(0, rows) for name, tensor in answers.items()}
 
     def decode(self, name: Name, answers: Raw, /) -> Outputs:
-        """Outputs by field."""
         return self._executor.decode(name, answers)
 
 
 class BatchFeed:
-    """Feed of a Predictor.
-
-    Batches of one schema are joined; nothing is measured, for a call may cost money.
-    """
+    """Feed of a Predictor: batches of one schema are joined, and nothing is measured, for a call may
+    cost money."""
 
     is_mixed = False
 
@@ -211,15 +179,12 @@ class BatchFeed:
         self._predict = predict
 
     def is_measured(self) -> bool:
-        """False: a trial call may cost money."""
         return False
 
     def forwards(self, versions: int, /) -> int:
-        """Once for each: there is one."""
         return versions
 
     def encode(self, batches: Sequence[Batch], name: Name, /) -> list[Fed]:  # noqa: ARG002 - there is one
-        """Unchanged batches; joined ones must share a schema."""
         fed = []
         for batch in batches:
             encoded = Encoded(batch, np.arange(batch.rows, dtype=np.intp), is_as_asked=True)
@@ -227,7 +192,6 @@ class BatchFeed:
         return fed
 
     def run(self, pieces: Sequence[AskPiece], /) -> Passing:
-        """Run one call; its error comes on landing."""
         batch = Batch.concat([part for piece in pieces for part in [_batch_of(piece)] * piece.repeats])
         try:
             outputs: Outputs | Exception = checked(self._predict(batch), batch.rows)
@@ -236,19 +200,15 @@ class BatchFeed:
         return _BatchPass(list(pieces), outputs)
 
     def timed(self, piece: AskPiece, rows: int, /) -> float:
-        """Never asked for."""
         raise NotImplementedError(f"{piece.rows} of {rows} rows: calls of a Predictor are not timed")
 
 
 @dataclass(frozen=True, slots=True)
 class _BatchPass:
-    """A call that is over."""
-
     pieces: list[AskPiece]
     outputs: Outputs | Exception
 
     def land(self) -> list[Found]:
-        """Outputs of every piece."""
         if isinstance(self.outputs, Exception):
             raise self.outputs
         found: list[Found] = []
@@ -261,25 +221,19 @@ class _BatchPass:
 
 
 class _OutputsReader:
-    """Outputs are read already."""
-
     def join(self, parts: list[Raw], /) -> Raw:
-        """Outputs one behind the other."""
         ends = np.cumsum([len(next(iter(part.values()), ())) for part in parts]).tolist()
         ranges = zip([0, *ends], ends, parts, strict=False)
         return joined(list(ranges), ends[-1])
 
     def take(self, answers: Raw, index: np.ndarray, /) -> Raw:
-        """Some rows."""
         return {name: values[index] for name, values in answers.items()}
 
     def decode(self, name: Name, answers: Raw, /) -> Outputs:  # noqa: ARG002 - there is one
-        """As they are."""
         return answers
 
 
 def _fault_in(tensors: Tensors, segment: Segment) -> str:
-    """Fault in raw answers; empty for none."""
     rows = segment.stop - segment.start
     for name, tensor in tensors.items():
         if not isinstance(tensor, torch.Tensor) or tensor.shape[:1] != (rows,):
@@ -289,13 +243,11 @@ def _fault_in(tensors: Tensors, segment: Segment) -> str:
 
 
 def _form_of(rows: EncodedRows) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-    """Names, types and shapes that rows of one batch share, widths aside."""
     behind = 1 if rows.lengths is None else 2
     return tuple((name, str(t.dtype), tuple(t.shape[behind:])) for name, t in rows.tensors.items())
 
 
 def _fed(parts: Sequence[tuple[int, int, EncodedRows]], poison: Sequence[Poison]) -> Fed:
-    """Ranges of rows of one ask, sorted by length where they have one."""
     rows = EncodedRows.concat([part for _, _, part in parts])
     order = np.concatenate([np.arange(start, stop, dtype=np.intp) for start, stop, _ in parts])
     if rows.lengths is None:
@@ -306,7 +258,6 @@ def _fed(parts: Sequence[tuple[int, int, EncodedRows]], poison: Sequence[Poison]
 
 
 def _ranges_of(rows: EncodedRows) -> Iterator[tuple[Key, int, int]]:
-    """Ranges of one bucket each, of rows sorted by length."""
     assert rows.lengths is not None
     form, widths = _form_of(rows), widths_of(np.maximum(rows.lengths, 1))
     edges = [0, *(np.flatnonzero(np.diff(widths)) + 1).tolist(), len(widths)]
@@ -315,7 +266,6 @@ def _ranges_of(rows: EncodedRows) -> Iterator[tuple[Key, int, int]]:
 
 
 def _rows_of(piece: AskPiece) -> EncodedRows:
-    """Rows of a piece, as often as it wants them."""
     fed = piece.encoded.fed
     assert isinstance(fed, EncodedRows)
     if piece.repeats == 1:
@@ -324,7 +274,6 @@ def _rows_of(piece: AskPiece) -> EncodedRows:
 
 
 def _batch_of(piece: AskPiece) -> Batch:
-    """Records of a piece."""
     fed = piece.encoded.fed
     assert isinstance(fed, Batch)
     return fed if piece.rows == fed.rows else fed.slice(piece.start, piece.rows)

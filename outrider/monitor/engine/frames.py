@@ -7,25 +7,22 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.batch_schema import MODEL_KEY, ordered_table
-from outrider.assertions.columns import from_values
+from outrider.assertions.batch.columns import from_values
+from outrider.assertions.batch.schema import MODEL_KEY, ordered_table
 from outrider.monitor.process.batch_frames import BatchReader, BatchWriter, Buffer
 
 from .asks import Ask, AskAnswer, Outputs, Poison, Priority
 
 Header = dict[str, Any]
 RAW = "biuf"
-"""Kinds of numpy types that are sent as they lie in memory; the others as Arrow columns."""
+"""Kinds of numpy types sent as they lie in memory; others travel as Arrow columns."""
 
 
 class AnswerWriter:
-    """Makes frames of asks and answers."""
-
     def __init__(self) -> None:
         self._write = BatchWriter().buffers
 
     def ask(self, ask: Ask) -> tuple[Header, list[Buffer]]:
-        """Frame of an ask."""
         header = {
             "op": "ask", "number": ask.number, "model": ask.model, "versions": ask.versions,
             "priority": int(ask.priority), "again": ask.again,
@@ -33,7 +30,6 @@ class AnswerWriter:
         return header, self._write(ask.batch)
 
     def answer(self, answer: AskAnswer) -> tuple[Header, list[Buffer]]:
-        """Frame of an answer."""
         header: Header = {
             "op": "answer", "number": answer.number, "version": answer.version, "failure": answer.failure,
             "seconds": answer.seconds,
@@ -58,20 +54,16 @@ class AnswerWriter:
 
 
 class AnswerReader:
-    """Reader of ask and answer frames, without copies."""
-
     def __init__(self) -> None:
         self._read = BatchReader().batch
 
     def ask(self, header: Header, buffers: list[memoryview]) -> Ask:
-        """Ask of a frame."""
         return Ask(
             header["number"], header["model"], tuple(header["versions"]), self._read(*buffers),
             Priority(header["priority"]), tuple(header["again"]),
         )  # fmt: skip
 
     def answer(self, header: Header, buffers: list[memoryview]) -> AskAnswer:
-        """Answer of a frame."""
         poison = tuple(Poison(row, detail) for row, detail in header["poison"])
         outputs = self._outputs(header, buffers) if "order" in header else None
         return AskAnswer(
@@ -99,7 +91,7 @@ def _mask(rows: int, at: list[int]) -> NDArray[np.bool_]:
 
 
 def _values(batch: Batch, name: str) -> NDArray[Any]:
-    """A column as what a model may have answered: numbers with nulls as objects."""
+    """A column as a model may have answered it: numbers with nulls as objects."""
     column: pa.Array = batch.arrow(name)
     if column.null_count and (pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)):
         values = np.empty(len(column), dtype=object)

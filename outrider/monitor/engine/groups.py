@@ -1,9 +1,8 @@
 """All engine processes of the worker: of trunks, and of versions apart.
 
-An uploaded challenger is apart at first: it has a process of its own, without secrets and with a bound on
-memory, in which it is loaded and answers the stream. Once it has answered a few blocks there, it is loaded
-into the process of its trunk, too, and moves there. A version whose work held up or ended a process that it
-shared leaves it in the same way, with what it was asked, and comes back in the same way.
+An uploaded challenger starts apart: a process without secrets and with a memory bound. After ``PROVEN_ASKS``
+answers it moves into its trunk's process. A version that held up or ended a shared process leaves and returns
+the same way.
 """
 
 import contextlib
@@ -34,23 +33,17 @@ from .version_launch import files_of, launch_of
 
 OBSERVE_S = 0.5
 SAMPLE_ROWS = 64
-"""Records that a new version is tried on before it is asked."""
+"""Records that a new version is tried on first."""
 PROVEN_ASKS = 3
-"""Blocks that a version answers apart, before it may share a process."""
 APART = "~apart:"
 """Begin of the name of a process with one version, which no version can have."""
 
 
 @dataclass(slots=True)
 class ApartVersion:
-    """Version in a process of its own, which belongs to a trunk."""
-
     answered: int = 0
-    """Blocks."""
     is_moving: bool = False
-    """Whether its trunk's process is loading it."""
     stays: bool = False
-    """Whether that failed."""
 
 
 class EngineGroups:
@@ -72,24 +65,20 @@ class EngineGroups:
         self._wake = threading.Event()
         self._clients: dict[Name, EngineClient] = {}
         self._leaving: list[EngineClient] = []
-        """Processes whose version has moved, until they have answered."""
+        """Processes whose version has moved, until their asks are answered."""
         self._trunks: dict[Name, Name] = {}
-        """Trunk of every version that is wanted."""
         self._places: dict[Name, Name] = {}
-        """Process of each: its trunk's, or its own."""
         self._apart: dict[Name, ApartVersion] = {}
         self._uploaded: set[Name] = set()
-        """Challengers that came by upload."""
         self._waiting: list[Name] = []
-        """Of them, those that are loaded once the model's other versions are: these say how much memory."""
+        """Uploads that load after the model's other versions, whose peak bounds their memory."""
         self._loading: set[Name] = set()
         self._peaks: dict[str, int] = {}
-        """Most memory of an engine without uploaded challengers, by model."""
+        """Peak memory of an engine without uploaded challengers, by model."""
         self._samples: dict[str, Batch] = {}
         self._events: list[EngineEvent] = []
 
     def load(self, name: Name, /) -> None:
-        """Begin to load a version; :class:`VersionLoad` comes as an event."""
         try:
             with self._engine.connect() as connection:
                 trunk = trunk_of(name, stored_sources(connection))
@@ -108,7 +97,6 @@ class EngineGroups:
             self._load_uploaded(name)
 
     def unload(self, name: Name, /) -> None:
-        """Forget a version; an empty process ends."""
         trunk, place = self._trunks.pop(name, None), self._places.pop(name, None)
         self._apart.pop(name, None)
         self._uploaded.discard(name)
@@ -119,7 +107,6 @@ class EngineGroups:
                 self._unload_from(key, name)
 
     def submit(self, ask: Ask, /) -> None:
-        """Ask versions of one group; each answers in an event."""
         self._samples[ask.model] = ask.batch.slice(0, min(ask.batch.rows, SAMPLE_ROWS))
         places: dict[Name | None, list[str]] = {}
         for version in ask.versions:
@@ -135,11 +122,10 @@ class EngineGroups:
                 )
 
     def group(self, name: Name, /) -> str:
-        """Process of a version: one ask may name several of one process."""
+        """Process of a version: one ask may name several versions of one process."""
         return "@".join(self._places.get(name, name))
 
     def events(self) -> Sequence[EngineEvent]:
-        """Events of all processes; ended or hanging ones are restarted."""
         self._wake.clear()
         found, self._events = self._events, []
         for key, client in list(self._clients.items()):
@@ -158,27 +144,22 @@ class EngineGroups:
         return found
 
     def wait(self, timeout_s: float, /) -> bool:
-        """Wait for an event; False when none came."""
         return self._wake.wait(timeout_s)
 
     def wake(self) -> None:
-        """End a wait."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Kill all processes."""
         for client in [*self._clients.values(), *self._leaving]:
             client.stop()
 
     @property
     def clients(self) -> Mapping[Name, EngineClient]:
-        """Processes by trunk."""
         return self._clients
 
     # ---- apart from the others -------------------------------------------------------------------------
 
     def _taken(self, key: Name, event: EngineEvent) -> Sequence[EngineEvent]:
-        """Events that the worker hears for one of a process."""
         if isinstance(event, Parted):
             self._go_apart(event.name, event.asks)
             return ()
@@ -204,7 +185,7 @@ class EngineGroups:
         return (Ended(name, event.failure, is_alone=False),) if event.is_end else ()
 
     def _count(self, key: Name, answer: AskAnswer) -> None:
-        """Count a block that a version apart has answered; enough of them let it move to its trunk."""
+        """Count a block answered apart; enough of them let a version move to its trunk."""
         name = key[0], answer.version
         apart = self._apart.get(name)
         if apart is None or key != self._places.get(name) or answer.outputs is None:
@@ -223,7 +204,6 @@ class EngineGroups:
                     apart.stays = True
 
     def _go_apart(self, name: Name, asks: Sequence[Ask] = (), *, stays: bool = False) -> None:
-        """Let a version have a process of its own."""
         self._apart[name] = ApartVersion(stays=stays)
         is_there = self._load_into((name[0], f"{APART}{name[1]}"), name)
         for ask in asks:
@@ -245,7 +225,6 @@ class EngineGroups:
                 self._load_uploaded(name)
 
     def _is_measuring(self, model: str) -> bool:
-        """True while versions of a model that are no uploads are loaded."""
         return any(name[0] == model for name in self._loading)
 
     def _is_uploaded_challenger(self, name: Name) -> bool:
@@ -256,7 +235,6 @@ class EngineGroups:
     # ---- processes -------------------------------------------------------------------------------------
 
     def _load_into(self, key: Name, name: Name) -> bool:
-        """Load a version into a process, which is opened where there is none; False where it cannot be."""
         try:
             making = self._making(name)
         except (OutriderError, OSError) as error:
@@ -295,7 +273,6 @@ class EngineGroups:
         )  # fmt: skip
 
     def _files_on(self, trunk: Name) -> tuple[Path, ...]:
-        """Files of all versions in service that may share a process."""
         with self._engine.connect() as connection:
             sources = stored_sources(connection)
             names = [(one.model, one.version) for one in models.versions_in_service(connection)]
@@ -307,7 +284,7 @@ class EngineGroups:
         return tuple(dict.fromkeys(found))
 
     def _may_read(self, client: EngineClient, making: Making) -> bool:
-        """True where a process that is confined, if at all, began with the files of a version."""
+        """True where a confined process started with access to a version's files."""
         readable = client.launch.readable
         return readable is None or all(
             any(one.is_relative_to(each) for each in readable) for one in self._files(making)
@@ -317,7 +294,7 @@ class EngineGroups:
         return files_of(self._settings, making.source, making.weights)
 
     def _bound(self, key: Name) -> int | None:
-        """Bytes of memory of a process at most; None where no uploaded challenger is in it."""
+        """Memory bound of a process in bytes; None without an uploaded challenger."""
         client, model = self._clients.get(key), key[0]
         if client is None:
             return None

@@ -17,21 +17,17 @@ from .pace import PassCost, measure
 from .poison import detail_of
 
 OnWork = Callable[[Sequence[Name]], None]
-"""Told of the versions whose work begins, so that a hang can be laid to one of them."""
+"""Called with the versions whose work begins, so that a hang can be attributed."""
 AHEAD_ROWS = 8192
-"""Encoded records of different lengths that wait, so that like ones meet."""
+"""Encoded records of different lengths that wait, so that similar ones meet."""
 JOINED_ROWS = 1024
-"""Records of small asks that are encoded in one go."""
 BATCH_ROWS = 1024
-"""Rows of a pass where nothing is measured."""
 WELL_PASSES = 256
-"""Passes at a limit of memory, before twice as much is tried again: others may have used it for a while."""
+"""Passes at a memory limit before twice as much is tried again: the memory may have been borrowed."""
 
 
 @dataclass(slots=True)
 class EncodedAsk:
-    """Records of one ask, encoded together, with their collections."""
-
     batch: Batch
     collects: tuple[Collect, ...]
     rank: Rank
@@ -40,12 +36,8 @@ class EncodedAsk:
 
 @dataclass(slots=True)
 class LaneCounts:
-    """Counts of a lane since its opening."""
-
     rows: int = 0
-    """Records fed, each once whoever answers it."""
     head_rows: int = 0
-    """Records answered, once for every version."""
     trunk_forwards: int = 0
     head_forwards: int = 0
     """``trunk_forwards`` and ``head_forwards``: passes, and passes that the versions would have taken each
@@ -56,15 +48,11 @@ class LaneCounts:
     """``raised``, ``poison`` and ``out_of_memory``: passes that raised, records that raise alone, passes that
     did not fit into memory."""
     again_rows: int = 0
-    """Records answered a second time."""
     measured: int = 0
-    """Rows of passes that were only timed."""
 
 
 @dataclass(slots=True)
 class _Limit:
-    """Rows that fit into memory."""
-
     rows: int
     well: int = 0
 
@@ -76,13 +64,10 @@ class _Limit:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Lane: pieces for one feed, assembled into passes."""
-
     feed: Feed
     batch_rows: int | None = None
-    """Rows of a pass; None to measure what is best."""
+    """Rows of a pass; None to measure."""
     on_work: OnWork = lambda _names: None
-    """Told of the versions whose code runs next."""
     counts: LaneCounts = field(default_factory=LaneCounts)
     paces: dict[Key, PassCost | None] = field(default_factory=dict)
     _asked: tuple[deque[EncodedAsk], ...] = field(default_factory=lambda: tuple(deque() for _ in Priority))
@@ -95,21 +80,19 @@ class Lane:
     # ---- asks ------------------------------------------------------------------------------------------
 
     def put(self, request: EncodedAsk) -> None:
-        """Let records wait to be encoded."""
         self._asked[request.rank[0]].append(request)
 
     @property
     def rank(self) -> Rank | None:
-        """Rank of the next piece; None where nothing waits."""
         asked = self._next_asked()
         ranks = [self._alone_rank(), self._bucket_rank(), asked.rank if asked else None]
         return min((rank for rank in ranks if rank is not None), default=None)
 
     def encode_ahead(self) -> list[Collect]:
-        """Encode records ahead of passes; return ended collections.
+        """Encode records ahead of passes; returns ended collections.
 
-        Rows of one length are encoded for the next pass only, and are still in the processor's caches then.
-        Beyond that, asks of no higher priority wait as they came.
+        Rows of one length are encoded for the next pass only, while they are in the processor's
+        caches.
         """
         ended: list[Collect] = []
         while (request := self._next_asked()) is not None:
@@ -124,7 +107,6 @@ class Lane:
         return ended
 
     def _alike(self, queue: deque[EncodedAsk]) -> list[EncodedAsk]:
-        """Take the first request of a queue, and those behind it that can be encoded in one go with it."""
         first = queue.popleft()
         taken, rows = [first], first.batch.rows
         if self.feed.is_mixed:  # versions of one ask share what is encoded
@@ -138,7 +120,6 @@ class Lane:
         return taken
 
     def _take_in(self, request: EncodedAsk, fed: Fed) -> None:
-        """Sort encoded records into buckets."""
         part = None
         if request.again and fed.encoded is not None:
             part = RepeatedRecords.of(fed.encoded, fed.poison, np.array(request.again, dtype=np.intp))
@@ -153,7 +134,6 @@ class Lane:
                 self._buckets.setdefault(key, LengthBucket()).put(piece)
 
     def _is_enough(self) -> bool:
-        """True where there are rows for a pass, or to choose from where they have lengths."""
         ahead = {key: AHEAD_ROWS if key[1] else self.best_rows(key) for key in self._buckets}
         waiting = sum(bucket.rows for bucket in self._buckets.values())
         return bool(ahead) and waiting >= max(ahead.values())
@@ -169,11 +149,8 @@ class Lane:
     # ---- passes ----------------------------------------------------------------------------------------
 
     def choose(self) -> Key | None:
-        """Bucket of the next pass, None for lone suspects or no rows.
-
-        Of the buckets that hold rows of the ask that goes first it is the widest that fills a pass, else the
-        widest, which shorter rows may fill up.
-        """
+        """Bucket of the next pass, None for lone suspects or no rows: of the buckets with rows of
+        the first ask, the widest that fills a pass, else the widest."""
         first, alone = self._bucket_rank(), self._alone_rank()
         if first is None or (alone is not None and alone <= first):
             return None
@@ -183,11 +160,9 @@ class Lane:
         return max(with_first, key=lambda key: (self._buckets[key].rows >= self.best_rows(key), key[1]))
 
     def needs_measure(self, key: Key) -> bool:
-        """True where a bucket's best number of rows is unmeasured."""
         return self.batch_rows is None and self.feed.is_measured() and _octave(key) not in self.paces
 
     def measure(self, key: Key, piece: AskPiece | None = None) -> None:
-        """Measure a bucket's pace with waiting rows or a piece. A model that raises is left to its pass."""
         piece = piece or self._buckets[key].head
         if piece is None:
             return
@@ -208,14 +183,12 @@ class Lane:
         self.paces[_octave(key)] = pace
 
     def best_rows(self, key: Key) -> int:
-        """Rows of a pass that pay off and fit into memory."""
         pace = self.paces.get(_octave(key))
         rows = pace.best if pace is not None else self.batch_rows or BATCH_ROWS
         limit = self._limits.get(_octave(key))
         return rows if limit is None else min(rows, limit.rows)
 
     def take(self, key: Key | None) -> list[AskPiece]:
-        """Take the next pass's pieces of a bucket, or lone suspects."""
         if key is None:
             return self._take_alone()
         size = self.best_rows(key)
@@ -226,7 +199,7 @@ class Lane:
         return pieces
 
     def _top_up(self, pieces: list[AskPiece], key: Key, size: int) -> None:
-        """Take shorter rows along where widening them costs less than a pass of their own."""
+        """Add shorter rows where widening costs less than a pass of their own."""
         form, width = key
         pace = self.paces.get(_octave(key))
         shorter = sorted((k for k in self._buckets if k[0] == form and k[1] < width), reverse=True)
@@ -245,7 +218,6 @@ class Lane:
     def landed(
         self, found: Sequence[Found], pieces: Sequence[AskPiece], seconds: float = 0.0
     ) -> list[Collect]:
-        """Hand answers to their collections; return ended ones."""
         rows = sum(piece.rows * piece.repeats for piece in pieces)
         limit = self._limits.get(_octave(pieces[0].key))
         if limit is not None:
@@ -267,7 +239,7 @@ class Lane:
         return [collect for _, collect, _ in found if collect.is_over]
 
     def _ask_again(self, pieces: Sequence[AskPiece], rows: int) -> None:
-        """Let second answers be made in batches of another shape than the first ones, which had ``rows``."""
+        """Ask second answers in batches of another shape than ``rows``."""
         again = sum(piece.rows for piece in pieces)
         self.counts.again_rows += again
         if 0 < again < rows:
@@ -284,10 +256,7 @@ class Lane:
                 self._put_alone([piece])
 
     def raised(self, pieces: Sequence[AskPiece], error: BaseException) -> list[Collect]:
-        """Narrow an error down: halves of pieces, versions, halves of records.
-
-        Returns what has come to an end by that.
-        """
+        """Narrow an error down by halves of pieces, versions and records; returns ended collections."""
         self.counts.raised += 1
         pieces = [piece for piece in pieces if not piece.is_over]
         if not pieces:
@@ -306,14 +275,14 @@ class Lane:
         return []
 
     def _poisoned(self, piece: AskPiece, collect: Collect, error: BaseException) -> list[Collect]:
-        """Note a record that raises alone, and look next as far from it as can be: it may be the model."""
+        """Note a record that raises alone, and try one as far from it as possible: it may be the model."""
         self.counts.poison += 1
         collect.raised(piece.start, detail_of(error))
         self._alone[piece.rank[0]].rotate(-1)
         return [collect] if collect.is_over else []
 
     def out_of_memory(self, pieces: Sequence[AskPiece], error: BaseException) -> list[Collect]:
-        """Halve later passes' rows; poison a record too large by itself."""
+        """Halve the rows of later passes; poison a record too large by itself."""
         self.counts.out_of_memory += 1
         rows = sum(piece.rows * piece.repeats for piece in pieces)
         if rows == 1:
@@ -328,7 +297,6 @@ class Lane:
     # ---- what is tried alone ---------------------------------------------------------------------------
 
     def _put_alone(self, pieces: list[AskPiece]) -> None:
-        """Let pieces be a pass of their own, before everything of their priority."""
         self._alone[min(piece.rank for piece in pieces)[0]].append(pieces)
 
     def _alone_rank(self) -> Rank | None:
@@ -351,7 +319,6 @@ class Lane:
 
 
 def _again_of(piece: AskPiece) -> AskPiece | None:
-    """Records of a piece that are to be answered again, by who answered it; None where there are none."""
     collects = tuple(c.again for c in piece.collects if c.again is not None and not c.again.is_over)
     part = piece.collects[0].part
     if not collects or part is None:

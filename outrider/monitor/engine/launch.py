@@ -29,29 +29,24 @@ from .work_board import WorkBoard
 
 KILLED_S = 2.0
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "33554432", "MALLOC_TRIM_THRESHOLD_": "268435456"}
-"""What passes need they need again: giving it back each time cost a CNN 40 % of its time in page faults."""
+"""Passes need the same memory again: returning it each time cost a CNN 40 % of its time in page faults."""
 
 
 class EngineChild(Protocol):
     """Started engine, serving its end of a socket pair until closed."""
 
     @property
-    def pid(self) -> int | None:
-        """Process id, where the engine has a process of its own."""
+    def pid(self) -> int | None: ...
 
-    def kill(self) -> None:
-        """End the engine and its children."""
+    def kill(self) -> None: ...
 
-    def exit_text(self) -> str:
-        """End of the engine, in words."""
+    def exit_text(self) -> str: ...
 
     def is_shot(self) -> bool:
-        """True for an engine that SIGKILL ended, sent by somebody else."""
+        """True for an engine ended by a SIGKILL from outside."""
 
 
 class ChildProcess:
-    """Engine process, killed with all that user code starts."""
-
     def __init__(self, launch: "Launch", sock: socket.socket) -> None:
         assert launch.board is not None
         module = "outrider.monitor.engine"
@@ -83,11 +78,9 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Process id."""
         return self._popen.pid
 
     def kill(self) -> None:
-        """End the engine and its children."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -96,7 +89,6 @@ class ChildProcess:
             self._scratch.cleanup()
 
     def exit_text(self) -> str:
-        """End of the engine, in words."""
         try:
             code = self._popen.wait(timeout=1.0)
         except subprocess.TimeoutExpired:
@@ -104,7 +96,6 @@ class ChildProcess:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def is_shot(self) -> bool:
-        """True for an engine that SIGKILL ended, sent by somebody else."""
         return self._popen.poll() == -signal.SIGKILL
 
 
@@ -114,27 +105,20 @@ StartEngine = Callable[["Launch", socket.socket], EngineChild]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Launch options of engine processes."""
-
     folder: Path
     options: str = "{}"
-    """JSON of how models are run."""
     threads: int = 1
     batch_rows: int | None = None
     popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
-    """Starts a process."""
     start: StartEngine = ChildProcess
     environment: Mapping[str, str] | None = None
-    """Of a process that may open a stranger's file, whose working directory is empty then; None for that of
-    this process, and its working directory."""
+    """Of a process that may open a stranger's file, with an empty working directory; None to inherit both."""
     readable: tuple[Path, ...] | None = None
-    """All that it may open beside the libraries, where the kernel can hold it to that; None for any file."""
+    """Files it may open besides the libraries, where the kernel can enforce it; None for any file."""
     board: WorkBoard | None = None
-    """Set for each process."""
 
 
 LEVELS = ("bytes", "bytes_alone")
-"""What does not grow."""
 
 
 class StartedEngine:
@@ -170,25 +154,20 @@ class StartedEngine:
             threading.Thread(target=work, daemon=True, name=f"engine {next(self._names)}").start()
 
     def send(self, header: Header, buffers: list[Buffer] | None = None) -> None:
-        """Queue a frame."""
         self._outbox.put((header, buffers or []))
 
     def tell(self, stats: dict[str, float]) -> None:
-        """Take the totals that the engine sent."""
         self._told = stats
 
     def growth(self) -> Mapping[str, float]:
-        """Growth of the totals since the last call."""
         grown = {n: v - self._counted.get(n, 0.0) for n, v in self._told.items() if n not in LEVELS}
         self._counted = dict(self._told)
         return grown
 
     def levels(self) -> Mapping[str, float]:
-        """Totals that do not grow."""
         return {name: self._told[name] for name in LEVELS if name in self._told}
 
     def kill(self) -> None:
-        """End the process and its children."""
         self._outbox.put(None)
         self.child.kill()
         self.board.close()

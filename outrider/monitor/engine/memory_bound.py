@@ -1,7 +1,6 @@
-"""Memory bound of an engine with uploaded versions.
+"""Memory bound of an engine with uploaded versions: a watch over resident memory, and a limit on data.
 
-A watch over resident memory, and a limit on data, at which an allocation fails. Address space is never
-limited: CUDA and mapped weights fill it.
+Address space is never limited: CUDA and mapped weights fill it.
 """
 
 import contextlib
@@ -12,24 +11,14 @@ from collections.abc import Callable
 from outrider.monitor.process.memory import PROC, own_bytes, usable_bytes
 
 TIMES = 4
-"""Default bound by the peak of the model's own engines."""
+"""Default bound, as a multiple of the peak of the model's own engines."""
 LEAST_BYTES = 1_500_000_000
-"""Default bound at least."""
 MACHINE_SHARE = 0.8
-"""Of the machine's memory, at most: behind that the kernel chooses whom to end."""
+"""Of the machine's memory at most; above, the kernel chooses which process to end."""
 BOUNDED_S, PEAK_S = 0.2, 2.0
-"""Between looks at an engine with a bound, and at one without."""
 
 
 class EngineMemory:
-    """Memory of one engine process: its peak, and its bound.
-
-    Parameters
-    ----------
-    bound
-        Bytes at most; None without a bound.
-    """
-
     def __init__(self, pid: int, bound: Callable[[], int | None]) -> None:
         self.peak = 0
         self._pid, self._bound = pid, bound
@@ -54,7 +43,7 @@ class EngineMemory:
         return f"it used {used / 1e6:,.0f} MB of memory, more than {most / 1e6:,.0f} MB (shadow.memory_mb)"
 
     def _limit(self, most: int, used: int) -> None:
-        """Let the kernel hold the process to the bound, too, and end it first where memory is short."""
+        """Let the kernel enforce the bound too, and end this process first where memory is short."""
         if not self._limited:
             with contextlib.suppress(OSError):
                 (PROC / str(self._pid) / "oom_score_adj").write_text("1000", encoding="ascii")
@@ -77,15 +66,6 @@ class EngineMemory:
 
 
 def bound_bytes(memory_mb: int | None, peak: int | None) -> int:
-    """Bytes for a process with an uploaded challenger.
-
-    Parameters
-    ----------
-    memory_mb
-        Configured bound.
-    peak
-        Most memory of the model's other engines; None where none was seen.
-    """
     if memory_mb is not None:
         return memory_mb * 1_000_000
     most = usable_bytes(MACHINE_SHARE)
@@ -93,7 +73,6 @@ def bound_bytes(memory_mb: int | None, peak: int | None) -> int:
 
 
 def data_bytes(pid: int) -> int:
-    """Bytes that count against a limit on data; 0 without a process."""
     with contextlib.suppress(OSError):
         for line in (PROC / str(pid) / "status").read_text(encoding="ascii", errors="replace").splitlines():
             if line.startswith("VmData:"):

@@ -13,7 +13,6 @@ GROWN = {
     "head_forwards": "outrider_engine_head_forwards_total",
     "busy_s": "outrider_engine_busy_seconds_total",
 }
-"""Counter of each figure that a process tells."""
 
 
 class EngineMetrics:
@@ -24,7 +23,6 @@ class EngineMetrics:
         self._counted: dict[tuple[Name, str], float] = {}
 
     def observe(self, clients: Mapping[Name, EngineClient]) -> None:
-        """Set gauges, and count the work since the last look."""
         by_model: dict[str, list[EngineClient]] = {}
         for trunk, client in clients.items():
             by_model.setdefault(trunk[0], []).append(client)
@@ -49,7 +47,6 @@ class EngineMetrics:
             )
 
     def _grown(self, trunk: Name, figure: str, value: float) -> float:
-        """Growth of a figure since the last look; it begins anew with a new process of a trunk."""
         before = self._counted.get((trunk, figure), 0.0)
         self._counted[trunk, figure] = value
         return value - before if value >= before else value

@@ -19,13 +19,8 @@ OPTION = "on_device"
 
 
 def checks_of(source: Source, folder: Path) -> dict[str, Check]:
-    """Functions of a version's ``options.on_device``, by output name.
-
-    Raises
-    ------
-    ConfigError
-        If one cannot be loaded, or two have the same name.
-    """
+    """Functions of a version's ``options.on_device``, by output name; ConfigError where one cannot be
+    loaded or names collide."""
     found: dict[str, Check] = {}
     for reference in source.options.get(OPTION, ()):
         name = str(reference).rpartition(":")[2]
@@ -36,15 +31,9 @@ def checks_of(source: Source, folder: Path) -> dict[str, Check]:
 
 
 class Watched:
-    """An executor with checks behind its versions, in the same pass.
+    """An executor with checks after its versions, in the same pass.
 
-    A check sees the rows of its version only. What it returns is an output of the version under its name, so
-    an assertion on the CPU is one line that reads that column.
-
-    Parameters
-    ----------
-    checks
-        By version and by name of the output.
+    A check sees its version's rows only, and its result is an output of the version under its name.
     """
 
     def __init__(self, executor: Executor, checks: Mapping[Name, Mapping[str, Check]]) -> None:
@@ -53,38 +42,31 @@ class Watched:
 
     @property
     def is_indexed(self) -> bool:
-        """True where a batch's mixture is data: all versions' checks equal."""
         checks = [self._checks.get(name, {}) for name in self.names]
         return isinstance(self._executor, Indexed) and self._executor.is_indexed and checks[1:] == checks[:-1]
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
-        """Assignment of rows to versions."""
         assert isinstance(self._executor, Indexed)
         return self._executor.index(segments, rows)
 
     def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
-        """Raw answers and severities of all rows."""
         assert isinstance(self._executor, Indexed)
         answers = self._executor.run_indexed(tensors, index)
         rows = len(next(iter(tensors.values())))
         return self._watch(tensors, Segment(self.names[0], 0, rows), answers)
 
     def replayed(self, names: Sequence[Name], /) -> None:
-        """Pass a replay on to the executor."""
         if isinstance(self._executor, Counting):
             self._executor.replayed(names)
 
     def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
-        """Encode records by the executor."""
         return self._executor.encode(name, batch)
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers, and the severities of their checks."""
         answers = self._executor.run(tensors, segments)
         return [self._watch(tensors, s, own) for s, own in zip(segments, answers, strict=True)]
 
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
-        """Outputs, and the severities by name."""
         severities = {field: answers[_marked(field)].numpy() for field in self._checks.get(name, ())}
         marked = {_marked(field) for field in severities}
         own = {field: tensor for field, tensor in answers.items() if field not in marked}
@@ -107,7 +89,6 @@ class Watched:
 
 
 def watched(executor: Executor, loaded: Mapping[Name, LoadedVersion]) -> Executor:
-    """Executor wrapped with its versions' checks, once, if any."""
     checks = {name: loaded[name].checks for name in executor.names}
     if isinstance(executor, Watched) or not any(checks.values()):
         return executor
@@ -115,15 +96,12 @@ def watched(executor: Executor, loaded: Mapping[Name, LoadedVersion]) -> Executo
 
 
 def _marked(field: str) -> str:
-    """Name of a severity among raw answers, where a model may have the same."""
+    """Name of a severity among raw answers, where a model may have the same name."""
     return f"~{field}"
 
 
 def _severity(field: str, values: torch.Tensor, rows: int) -> torch.Tensor:
-    """Check for one float per row.
-
-    The shape is known without reading a value back, so this holds in a captured pass too.
-    """
+    """Check for one float per row, without reading a value back, so it holds in captured passes."""
     if not isinstance(values, torch.Tensor) or values.shape != (rows,):
         came = tuple(values.shape) if isinstance(values, torch.Tensor) else type(values).__name__
         raise TypeError(f"{OPTION}: {field} must return a tensor of shape ({rows},), one per row, got {came}")

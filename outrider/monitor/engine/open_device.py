@@ -9,13 +9,7 @@ from .pacing import Pacer
 
 
 def open_device(options: DeviceOptions) -> Device:
-    """The device that the options name; sets the threads of torch.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such device.
-    """
+    """Open the device that the options name, and set torch's threads; ConfigError where there is none."""
     card = wanted_card(options)
     torch.set_num_threads(options.threads)
     return CpuDevice(Pacer(options.duty)) if card is None else CudaDevice(card, options)

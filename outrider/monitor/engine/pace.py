@@ -11,24 +11,20 @@ from .faults import Fault, fault_of
 
 MAX_ROWS = 4096
 LONGEST_S = 0.25
-"""A pass that takes longer holds up records of higher priority for too long, whatever it saves."""
+"""Longest pass: a longer one would hold up records of higher priority."""
 WELL_SPENT = 1.02
-"""Times the least seconds per row that fewer rows at once are worth."""
+"""Multiple of the least seconds per row that smaller batches are worth."""
 AROUND_S = 5e-4
-"""What a pass costs beside the model: what encodes and decodes around it finds the caches cold."""
+"""Cost of a pass outside the model: encoding and decoding find cold caches."""
 REPEAT_S = 0.01
 REPEATS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """Seconds of a pass by its rows, at one width."""
-
     sizes: NDArray[np.int64]
     seconds: NDArray[np.float64]
-    """``sizes`` and ``seconds``: rows of the passes that were measured, rising, and what each took."""
     width: int = 1
-    """Positions of each row; 1 where rows have no length."""
     best: int = field(init=False)
     """Fewest rows at nearly the least seconds per row."""
 
@@ -37,7 +33,6 @@ class PassCost:
         object.__setattr__(self, "best", int(self.sizes[np.argmax(per_row <= WELL_SPENT * per_row.min())]))
 
     def seconds_of(self, rows: int, width: int) -> float:
-        """Seconds of a pass of ``rows`` rows, in proportion to width."""
         within = float(np.interp(rows, self.sizes, self.seconds))
         return within * max(1.0, rows / float(self.sizes[-1])) * width / self.width
 
@@ -45,22 +40,9 @@ class PassCost:
 def measure(
     timed: Callable[[int], float], *, width: int = 1, max_rows: int = MAX_ROWS, around_s: float = AROUND_S
 ) -> PassCost | None:
-    """Measure a model's pace with passes of growing size.
+    """Measure a model's pace with passes of growing size: one row, two, four, … until more is of no use.
 
-    One row, two, four, … until more at once is of no use.
-
-    Parameters
-    ----------
-    timed
-        Runs a pass of so many rows and says how many seconds it took. Memory that is not enough ends the
-        measurement by a MemoryError.
-    around_s
-        Seconds that a pass costs beside the model.
-
-    Returns
-    -------
-    Pace or None
-        None where not even one row fits.
+    None where not even one row fits; a MemoryError of ``timed`` ends the measurement.
     """
     with suppress(MemoryError):
         timed(1)  # cold: code is imported and traced, kernels are chosen
@@ -84,7 +66,6 @@ def measure(
 
 
 def _least(timed: Callable[[int], float], rows: int) -> float:
-    """The shortest of a few passes."""
     took = [timed(rows)]
     if took[0] < LONGEST_S:
         took.append(timed(rows))

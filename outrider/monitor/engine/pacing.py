@@ -37,10 +37,8 @@ class Pacer:
         self._free_at = 0.0
 
     def ran(self, seconds: float) -> None:
-        """Note a pass that has just ended."""
         if self._rest:
             self._free_at = self._clock() + seconds * self._rest
 
     def pause_s(self) -> float:
-        """Seconds until the next pass may begin."""
         return max(0.0, self._free_at - self._clock()) if self._rest else 0.0

@@ -11,18 +11,11 @@ from .executor import Alone, Executor, LoadedVersion
 from .trunks.trunk import Trunk, trunks_of
 
 Known = Callable[[Sequence[Name]], Executor | None]
-"""Executor that runs exactly these versions, as they are loaded now, since an earlier plan."""
+"""Executor of exactly these loaded versions, from an earlier plan."""
 
 
 def executors_of(loaded: Mapping[Name, LoadedVersion], known: Known = lambda _names: None) -> list[Executor]:
-    """Executors for all tensor versions, each in one.
-
-    Parameters
-    ----------
-    known
-        Where an executor of the same versions is there already it is taken again: it is warm, and what
-        waits at it goes on waiting there.
-    """
+    """Executors for all tensor versions; a known one is reused: it is warm, and its queue stays."""
     executors: list[Executor] = [
         known(names) or Trunk({name: _runner(loaded[name]) for name in names}) for names in trunks_of(loaded)
     ]

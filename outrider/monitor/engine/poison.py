@@ -8,26 +8,23 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import from_values
+from outrider.assertions.batch.columns import from_values
 from outrider.errors import ServerError
 
 from .asks import Outputs, Poison
 
 PLAIN = frozenset(map(np.dtype, ("f4", "f8", "i4", "i8", "?")))
-"""What every column can hold, without trying."""
 MOST_ALONE = 16
-"""Records far apart that raise, while none is answered: then it is the model that fails, not a record."""
+"""Records far apart that raise while none is answered: then the model fails, not a record."""
 
 Part = TypeVar("Part")
 
 
 def is_model(poison: int, rows: int) -> bool:
-    """True where enough records raised alone and none was answered."""
     return poison > min(rows // 2, MOST_ALONE)
 
 
 def detail_of(error: BaseException) -> str:
-    """An error in one line."""
     return f"{type(error).__name__}: {error}"
 
 
@@ -70,13 +67,7 @@ def around_poison(
 
 
 def checked(outputs: Outputs, rows: int) -> Outputs:
-    """Answers as storable arrays, one value per record and output.
-
-    Raises
-    ------
-    ValueError
-        If an output has no name, or not one value per record.
-    """
+    """Answers as storable arrays, one value per record and output; ValueError otherwise."""
     arrays = {name: np.asarray(values) for name, values in outputs.items()}
     for name, values in arrays.items():
         if not name or values.shape[:1] != (rows,):
@@ -87,13 +78,7 @@ def checked(outputs: Outputs, rows: int) -> Outputs:
 
 
 def joined(parts: Sequence[tuple[int, int, Outputs]], rows: int) -> Outputs:
-    """Ranges' answers in row order; unread repeats where missing.
-
-    Raises
-    ------
-    ValueError
-        If names of outputs differ from part to part.
-    """
+    """Answers of ranges in row order; rows without one repeat another's."""
     names = parts[0][2].keys()
     if any(part.keys() != names for _, _, part in parts):
         raise ValueError("the model answers with other outputs from call to call")
@@ -104,7 +89,6 @@ def joined(parts: Sequence[tuple[int, int, Outputs]], rows: int) -> Outputs:
 
 
 def sources(ranges: Sequence[tuple[int, int]], rows: int) -> NDArray[np.intp]:
-    """Position of each row among concatenated ranges, else 0."""
     source = np.zeros(rows, dtype=np.intp)
     at = 0
     for start, stop in ranges:
@@ -114,12 +98,10 @@ def sources(ranges: Sequence[tuple[int, int]], rows: int) -> NDArray[np.intp]:
 
 
 def first_reason(poison: Sequence[Poison]) -> str:
-    """Reason for a model without any answer."""
     return poison[0].detail if poison else "raises on every record"
 
 
 def answered_around(answer: Callable[[int, int], Any], rows: int) -> tuple[Outputs | None, list[Poison], str]:
-    """Outputs for all rows, poisoned rows; or None, none, reason."""
     parts, poison = around_poison(lambda start, stop: checked(answer(start, stop), stop - start), rows)
     if not parts:
         return None, [], first_reason(poison)

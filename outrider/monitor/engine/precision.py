@@ -6,9 +6,8 @@ import torch
 def narrow_weights(module: torch.nn.Module) -> None:
     """Turn float32 weights into bfloat16, in place.
 
-    What a module derives from its configuration and does not save (non-persistent buffers, such as the
-    frequencies of rotary embeddings) keeps its type: in bfloat16 position 257 would be position 256. Weights
-    that are not plain tensors, as quantised ones, stay as they are too.
+    Non-persistent buffers keep their type (rotary frequencies in bfloat16 make position 257 position
+    256), and so do quantised tensors.
     """
     for part in module.modules():
         for parameter in part._parameters.values():

@@ -1,5 +1,3 @@
-"""Whole-batch versions: functions, ONNX files, models elsewhere; no torch."""
-
 import heapq
 import time
 from collections import deque
@@ -39,30 +37,24 @@ class PredictorEngine:
 
     @property
     def names(self) -> list[Name]:
-        """Loaded versions."""
         return sorted(self._models)
 
     @property
     def waiting(self) -> int:
-        """Asks that are not wholly answered."""
         return len(self._queue)
 
     def add(self, name: Name, predict: Predictor) -> None:
-        """Add a version, replacing one of the same name."""
         self._models[name] = predict
 
     def unload(self, name: Name) -> None:
-        """Forget a version; later asks fail."""
         self._models.pop(name, None)
 
     def submit(self, ask: Ask) -> None:
-        """Take an ask."""
         self._came += 1
         versions = deque(ask.answers)
         heapq.heappush(self._queue, (int(ask.priority), self._came, ask, versions))
 
     def step(self) -> list[AskAnswer]:
-        """The answer of one version to one ask; none where nothing waits."""
         if not self._queue:
             return []
         _, _, ask, versions = self._queue[0]
@@ -79,7 +71,6 @@ class PredictorEngine:
         return [answer]
 
     def stats(self) -> Mapping[str, float]:
-        """Batches, rows and seconds of work since the start."""
         return self._stats
 
     def _answer(self, ask: Ask, version: str) -> AskAnswer:
@@ -103,7 +94,7 @@ class PredictorEngine:
 
 
 def _finite_records(batch: Batch) -> int:
-    """Records whose inputs are all there, and finite where they are numbers."""
+    """Records whose inputs are present, and finite where they are numbers."""
     known = np.ones(batch.rows, dtype=np.bool_)
     for name in batch.names:
         if name.startswith("inputs."):
@@ -115,7 +106,7 @@ def _finite_records(batch: Batch) -> int:
 
 
 def _in_parts(predict: Predictor, batch: Batch, parts: int) -> Outputs:
-    """Answers to a batch by so many calls: another shape of batch than one call has."""
+    """Answers to a batch by several calls: another batch shape than one call."""
     if parts == 1 or batch.rows < parts:
         return predict(batch)
     middle = (batch.rows + 1) // 2

@@ -1,7 +1,7 @@
 """Engine process of one trunk: asked over a socket, loading meanwhile.
 
-It holds no state but what it was sent, so that it can be killed at any moment. Torch is loaded with the first
-version that needs it.
+Holds no state but what it was sent, so it can be killed at any moment; torch is loaded with the first version
+that needs it.
 """
 
 import argparse
@@ -39,53 +39,32 @@ if TYPE_CHECKING:
 
 STATS_S = 0.5
 TENSOR_KINDS = ("torch", "hf")
-"""Kinds that are run tensor by tensor."""
 
 
 @dataclass(slots=True)
 class NextVersion:
-    """Version to be loaded next, once announced."""
-
     name: Name
     told: threading.Event = field(default_factory=threading.Event)
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltVersion:
-    """Version loaded beside the stream, or its failure."""
-
     name: Name
     loaded: "LoadedVersion | None" = None
     predict: Predictor | None = None
     sample: Batch | None = None
-    """Records that it is tried on before it takes over, where there are any."""
     failure: str = ""
 
 
 @dataclass(slots=True)
 class Totals:
-    """Totals of the process since its start."""
-
     trunk_forwards: int = 0
     head_forwards: int = 0
-    """``trunk_forwards`` and ``head_forwards``: passes, and versions answered by them."""
     rows: int = 0
     answers: int = 0
 
 
 class EngineProcess:
-    """Server of one socket, to its close.
-
-    Parameters
-    ----------
-    folder
-        What paths of sources are relative to.
-    batch_rows
-        Rows of a pass at most; None for what is measured as best.
-    board
-        Shows the client whose work is under way.
-    """
-
     def __init__(
         self,
         sock: socket.socket,
@@ -113,7 +92,6 @@ class EngineProcess:
         self._told_at = 0.0
 
     def run(self) -> None:
-        """Read, load, answer."""
         threading.Thread(target=self._read, daemon=True, name="reader").start()
         threading.Thread(target=self._load, daemon=True, name="loader").start()
         wire.send(self._sock, {"op": "hello"})
@@ -129,7 +107,7 @@ class EngineProcess:
     # ---- frames ----------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        """Take frames from the socket while passes run: who sends never waits for one."""
+        """Read frames while passes run, so that senders never wait for one."""
         try:
             while True:
                 self._inbox.put(wire.receive(self._sock))
@@ -137,7 +115,7 @@ class EngineProcess:
             self._inbox.put(None)
 
     def _take_in(self) -> bool:
-        """Heed all that has come; waits where nothing is to do. False when the other end is gone."""
+        """Process all received frames, waiting where idle; False when the other end is gone."""
         self._work(())
         idle_s = self._idle_s()
         while True:
@@ -157,7 +135,6 @@ class EngineProcess:
             idle_s = 0.0
 
     def _idle_s(self) -> float | None:
-        """Seconds to wait for frames: none where there is work, None where nothing else will come."""
         if self._light.waiting:
             return 0.0
         if self._engine is not None and self._engine.waiting:
@@ -174,7 +151,7 @@ class EngineProcess:
             self._submit(self._reader.ask(header, buffers))
 
     def _submit(self, ask: Ask) -> None:
-        """Ask versions where they are: one of tensors may have been converted to a file of another kind."""
+        """Ask versions where they are: a tensor version may have been converted to another kind."""
         engine, light = self._engine, set(self._light.names)
         tensors = () if engine is None else tuple(v for v in ask.versions if (ask.model, v) not in light)
         others = tuple(version for version in ask.versions if version not in tensors)
@@ -187,7 +164,6 @@ class EngineProcess:
         wire.send(self._sock, *self._writer.answer(answer))
 
     def _tell(self) -> None:
-        """Say now and then what has been done."""
         now = time.monotonic()
         if self._totals == self._told or now - self._told_at < STATS_S:
             return
@@ -200,7 +176,7 @@ class EngineProcess:
         wire.send(self._sock, {"op": "stats", **told, **self._memory()})
 
     def _memory(self) -> dict[str, int]:
-        """Bytes of weights: as they lie in memory, and as the versions would take each for itself."""
+        """Bytes of weights: as held, and as if each version had its own."""
         alone, seen = 0, {}
         for module in self._modules.values():
             for tensor in [*module.parameters(), *module.buffers()]:
@@ -212,7 +188,6 @@ class EngineProcess:
     # ---- versions --------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Load one version after the other beside the stream, until the process ends."""
         samples = BatchReader()
         while (frame := self._to_load.get()) is not None:
             header, buffers = frame
@@ -245,13 +220,11 @@ class EngineProcess:
         return Engine(device, batch_rows=self._batch_rows, on_pass=self._passed, on_work=self._work)
 
     def _passed(self, names: Any, rows: int) -> None:
-        """Count a pass that begins."""
         self._totals.trunk_forwards += 1 if self._engine is None else self._engine.forwards(names)
         self._totals.head_forwards += len(names)
         self._totals.rows += rows
 
     def _add(self, made: BuiltVersion) -> None:
-        """Let a loaded version be asked, once it is warm."""
         failure = made.failure
         self._work([made.name])
         try:
@@ -269,7 +242,6 @@ class EngineProcess:
         wire.send(self._sock, {"op": "loaded", "name": made.name, "failure": failure})
 
     def _warm_up(self, made: BuiltVersion) -> None:
-        """Try a version on records; what it makes of them is judged when they come in the stream."""
         if made.sample is None or self._engine is None:
             return
         try:
@@ -286,13 +258,7 @@ class EngineProcess:
 
 
 def verified(path: Path) -> Path:
-    """A file that is named by its SHA-256.
-
-    Raises
-    ------
-    ConfigError
-        If it has another content.
-    """
+    """A file that is named by its SHA-256; ConfigError where its content differs."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != path.name:
@@ -301,7 +267,6 @@ def verified(path: Path) -> Path:
 
 
 def main() -> None:
-    """Run the process with the worker's end of a socket pair."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.engine")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--folder", type=Path, required=True)

@@ -1,5 +1,3 @@
-"""Predictor of one version in an engine of its own."""
-
 import itertools
 import threading
 import weakref
@@ -19,21 +17,14 @@ from .events import Ended, VersionLoad
 from .launch import Launch
 
 ROWS, AHEAD = 256, 8
-"""Records of an ask, which is a step of work for some kinds, and asks under way."""
+"""Records of an ask, and asks under way."""
 WAIT_S = 1.0
 
 
 class SingleVersion:
-    """Predictor of one version, answered by an engine process.
+    """Predictor of one version in an engine process, loaded at once and ended with the predictor.
 
-    It begins to load the version at once; the process ends with the predictor.
-
-    Parameters
-    ----------
-    deadline_s
-        For one step of work.
-    bound
-        Bytes of memory at most; None without a bound.
+    ``deadline_s`` is for one step of work, ``bound`` in bytes.
     """
 
     def __init__(
@@ -52,7 +43,6 @@ class SingleVersion:
         self._load: VersionLoad | None = None
         self._ended = ""
         self.seconds = 0.0
-        """Time of its engine for all answers, without encoding and the way there."""
         self._client = EngineClient(
             "@".join(name), launch, deadline_s=lambda _: deadline_s, wake=self._woken.set, bound=bound
         )
@@ -61,13 +51,7 @@ class SingleVersion:
         self._take_events()
 
     def loaded(self) -> Self:
-        """Wait for the version.
-
-        Raises
-        ------
-        ConfigError
-            If it cannot be.
-        """
+        """Wait for the version; ConfigError where it cannot be loaded."""
         while self._load is None:
             self._poll()
         if self._load.failure:
@@ -76,15 +60,8 @@ class SingleVersion:
         return self
 
     def __call__(self, batch: Batch, /) -> Outputs:
-        """Answer every record.
-
-        Raises
-        ------
-        RuntimeError
-            If it fails, or has ended or held up its process twice.
-        ServerError
-            If what it asks elsewhere gives no answer.
-        """
+        """Answer every record; RuntimeError where it fails or ended its process twice, ServerError
+        where a remote model gives no answer."""
         if self._ended:
             raise RuntimeError(f"{'@'.join(self._name)} is asked no more: {self._ended}")
         parts, asked = [], deque[int]()
@@ -98,26 +75,22 @@ class SingleVersion:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def send(self, batch: Batch) -> int:
-        """Ask about records, and say by which number."""
         number = next(self._numbers)
         self._client.submit(Ask(number, self._name[0], (self._name[1],), batch))
         return number
 
     def take(self, number: int) -> AskAnswer:
-        """Wait for the answer of that number."""
         while number not in self._answers:
             self._poll()
         return self._answers.pop(number)
 
     def peak_bytes(self) -> int | None:
-        """Most memory of its process so far; None while the version loads."""
         if self._load is None:
             return None
         pid = self._client.pid
         return max(self._client.peak_bytes, 0 if pid is None else own_bytes(pid))
 
     def held_bytes(self) -> int:
-        """Bytes of its weights in the memory of its process."""
         while "bytes" not in self._client.stats and self._client.names:
             self._poll()
         return int(self._client.stats.get("bytes", 0))

@@ -1,8 +1,3 @@
-"""Groups of versions in one process, by common base.
-
-Versions that were made, directly or not, from one and the same base.
-"""
-
 from collections.abc import Mapping
 
 from sqlalchemy import Connection
@@ -43,13 +38,12 @@ def trunk_of(name: Name, sources: Mapping[Name, Source]) -> Name:
 
 
 def opening_uploads(connection: Connection) -> set[Name]:
-    """Versions that are uploads, or were made from an uploaded model folder."""
+    """Uploaded versions, and those made from an uploaded model folder."""
     uploaded, sources = uploaded_versions(connection), stored_sources(connection)
     folders = {name for name, source in sources.items() if source.kind == "hf"}
     return uploaded | {name for name in folders if trunk_of(name, sources) in uploaded}
 
 
 def stored_sources(connection: Connection) -> dict[Name, Source]:
-    """Sources of all registered versions."""
     found = models.all_versions(connection)
     return {(one.model, one.version): Source.from_json(one.source) for one in found}

@@ -12,7 +12,7 @@ from .device_options import DeviceOptions
 from .launch import Launch
 
 DRIVER = Path("/dev/nvidiactl")
-"""Where there is one, a process opens devices that no list of files names."""
+"""With this device, a process opens devices that no list of files names."""
 
 
 def launch_of(
@@ -23,10 +23,8 @@ def launch_of(
     *,
     opens_upload: bool,
 ) -> Launch:
-    """Launch of a version's engine, which confines one that opens an upload."""
     worker, own = settings.worker, settings.models.get(model)
-    known = DeviceOptions.__dataclass_fields__.keys()
-    options = DeviceOptions(**{n: v for n, v in worker.model_dump().items() if n in known})
+    options = worker.fill(DeviceOptions)
     is_confined = opens_upload and source.kind in ("hf", "onnx") and not DRIVER.exists()
     return Launch(
         settings.base.resolve(), options.to_json(), worker.threads,
@@ -37,7 +35,6 @@ def launch_of(
 
 
 def _environment(source: Source, *, opens_upload: bool) -> Mapping[str, str] | None:
-    """Variables of a process that may open a stranger's file; None for the owner's code alone."""
     if source.kind == "torch":  # weights of a stranger for a class of the owner's, who may ask for more
         return without_secrets(os.environ)
     if opens_upload:
@@ -47,7 +44,7 @@ def _environment(source: Source, *, opens_upload: bool) -> Mapping[str, str] | N
 
 
 def files_of(settings: Settings, source: Source, weights: Path | None) -> tuple[Path, ...]:
-    """Files of an opened version that brings no code, links followed."""
+    """Files of an opened version without code, links resolved."""
     found = [] if weights is None else [weights]
     for folder in (source.reference, source.adapter) if source.kind == "hf" else ():
         if folder is not None and settings.path(folder).exists():

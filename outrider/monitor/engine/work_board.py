@@ -1,7 +1,7 @@
 """Work board: versions under work, in memory that outlives the engine.
 
-Written by the engine at every step, a microsecond each, and read by its client only when answers are late or
-the process has ended.
+Written by the engine at every step (a microsecond), read by the client only when answers are late or the
+process has ended.
 """
 
 import json
@@ -15,7 +15,6 @@ from .asks import Name
 
 _BYTES = 1 << 16
 _HEAD = struct.Struct("=QI")
-"""Steps so far, and length of the names."""
 _MOST_KNOWN = 1024
 
 
@@ -37,13 +36,11 @@ class WorkBoard:
 
     @classmethod
     def create(cls) -> "WorkBoard":
-        """Empty board."""
         with tempfile.TemporaryFile() as file:
             file.truncate(_BYTES)
             return cls(os.dup(file.fileno()))
 
     def show(self, names: Sequence[Name]) -> None:
-        """Begin work of these versions; of none where idle."""
         key = tuple(names)
         text = self._texts.get(key)
         if text is None:
@@ -59,12 +56,10 @@ class WorkBoard:
 
     @property
     def steps(self) -> int:
-        """Steps of work so far."""
         return int(_HEAD.unpack_from(self._map)[0])
 
     @property
     def names(self) -> list[Name]:
-        """Versions under work; none of an idle engine."""
         _, length = _HEAD.unpack_from(self._map)
         try:
             found = json.loads(self._map[_HEAD.size : _HEAD.size + min(length, _BYTES)] or b"[]")
@@ -73,6 +68,5 @@ class WorkBoard:
             return []
 
     def close(self) -> None:
-        """Give the memory back."""
         self._map.close()
         os.close(self.fd)

@@ -21,12 +21,12 @@ _JSON = {
 }
 NO_TIME = np.iinfo(np.int64).min
 NOT_DONE = -1
-"""Of a block behind which another one of the same rows of the file comes."""
+"""Of a block followed by another one of the same rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Lines (rows) of a file already sent: up to ``done``, except ``refused``."""
+    """Rows of a file already sent: up to ``done``, except ``refused``."""
 
     done: int = 0
     refused: frozenset[int] = field(default_factory=frozenset)
@@ -37,31 +37,24 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class FileBlock:
-    """Rows of one file for one route."""
-
     route: Route
-    """Where they go."""
     rows: pa.Table | Sequence[Any]
     """A table under full names, or objects of JSON."""
     places: Sequence[int]
-    """Line or row of each, from 1."""
     done: int
-    """Last line (row) of the file that is sent when this block is taken, or ``NOT_DONE``."""
+    """Last row of the file sent with this block, or ``NOT_DONE``."""
     share: float
-    """How much of the file that is, in 0 to 1."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def cut(self, start: int, stop: int) -> "FileBlock":
-        """Slice of the block's rows, with the whole's ``done`` and ``share``."""
         rows = (
             self.rows.slice(start, stop - start) if isinstance(self.rows, pa.Table) else self.rows[start:stop]
         )
         return replace(self, rows=rows, places=self.places[start:stop])
 
     def body(self) -> tuple[bytes, str]:
-        """Bytes of a request and their media type."""
         if not isinstance(self.rows, pa.Table):
             return msgspec.json.encode(self.rows), _JSON[self.route]
         sink = io.BytesIO()
@@ -70,7 +63,6 @@ class FileBlock:
         return sink.getvalue(), ARROW
 
     def keyed(self, file: str) -> "FileBlock":
-        """Block whose labels have keys: their own, or by place and content."""
         if self.route != "labels":
             return self
         listed = self.rows.to_pylist() if isinstance(self.rows, pa.Table) else self.rows
@@ -84,7 +76,6 @@ class FileBlock:
         return replace(self, rows=others.append_column("key", pa.array(keys, pa.string())))
 
     def times_us(self) -> NDArray[np.int64]:
-        """Event times, µs since 1970, ``NO_TIME`` for rows without one."""
         if isinstance(self.rows, pa.Table):
             if "ts" not in self.rows.column_names:
                 return np.full(len(self), NO_TIME)
@@ -95,7 +86,6 @@ class FileBlock:
         return np.array([_us(text) for text in texts], dtype=np.int64)
 
     def restamped(self) -> "FileBlock":
-        """Without event times: the time of arrival counts."""
         if isinstance(self.rows, pa.Table):
             rows: Any = self.rows.drop_columns(["ts"]) if "ts" in self.rows.column_names else self.rows
         else:
@@ -104,7 +94,7 @@ class FileBlock:
 
 
 def _key(file: str, place: int, label: Mapping[str, Any]) -> str:
-    """Key of a label: its line sent again has the same one, and a corrected line another."""
+    """Key of a label: equal for its line sent again, another for a corrected line."""
     content = msgspec.json.encode([file, place, _same_in_all_types(label)], enc_hook=str, order="sorted")
     return sha256(content).hexdigest()[:32]
 

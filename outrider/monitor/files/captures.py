@@ -12,38 +12,29 @@ from typing import Any
 from .columns import time_text
 
 _LISTS = ("instances", "inputs", "features", "predictions", "outputs", "data", "results")
-"""Names of a list of rows in the bodies of endpoints."""
 
 
 class Unreadable(ValueError):  # noqa: N818 - reads as the thing it is
-    """A line that cannot be used; the message says why."""
+    ...
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureNames:
-    """Names for values that come without any, by their position."""
+    """Names for values without any, by position."""
 
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    """``inputs`` and ``outputs``: as many as there are values; else they are called ``input_0`` … and
-    ``target``, or ``output_0`` …."""
+    """``inputs`` and ``outputs``, one for each value; else ``input_0`` … and ``target``, or
+    ``output_0`` …."""
     target: str = "label"
-    """Name of a single output."""
 
 
 def is_sagemaker(item: Mapping[str, Any]) -> bool:
-    """Test for an event of SageMaker's data capture or ground truth."""
     return isinstance(item.get("captureData"), dict) or isinstance(item.get("groundTruthData"), dict)
 
 
 def sagemaker(item: Mapping[str, Any], names: CaptureNames) -> tuple[str, list[dict[str, Any]]]:
-    """Route and records (or labels) of one event.
-
-    Raises
-    ------
-    Unreadable
-        If its data cannot be read, or inputs and outputs are not equally many.
-    """
+    """Route and records (or labels) of one event; Unreadable where inputs and outputs do not match."""
     about = _object(item.get("eventMetadata") or {}, "eventMetadata")
     id_ = about.get("inferenceId") or about.get("eventId")
     truth = item.get("groundTruthData")
@@ -71,7 +62,6 @@ def _labels(truth: Mapping[str, Any], id_: str | None, names: CaptureNames) -> l
 
 
 def _sides(captured: Mapping[str, Any], names: CaptureNames) -> dict[str, list[dict[str, Any]]]:
-    """Inputs and outputs of an event, or one of them, with equally many rows."""
     sides = {}
     if inputs := captured.get("endpointInput"):
         sides["inputs"] = _rows(_object(inputs, "endpointInput"), names.inputs, "input", "")
@@ -89,7 +79,6 @@ def _sides(captured: Mapping[str, Any], names: CaptureNames) -> dict[str, list[d
 
 
 def _shared(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of every record of an event."""
     shared: dict[str, Any] = {}
     if about.get("inferenceTime"):
         shared["ts"] = time_text(about["inferenceTime"])
@@ -100,12 +89,8 @@ def _shared(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def kserve_event(item: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Event of one request from KServe's logger, or None.
-
-    Stored as JSON or Parquet; None for other objects.
-
-    The service joins the events of a call by source and id.
-    """
+    """Event of one request from KServe's logger, or None; the service joins the events of a call by
+    source and id."""
     given = {name.lower().replace("_", ""): value for name, value in item.items()}
     kind, id_, data = given.get("reqtype"), given.get("id"), given.get("bytes")
     if not (isinstance(kind, str) and "inference." in kind and id_ and "contenttype" in given):
@@ -147,7 +132,6 @@ def _ids(id_: str | None, count: int) -> list[str | None]:
 
 
 def _rows(side: Mapping[str, Any], names: Sequence[str], called: str, single: str) -> list[dict[str, Any]]:
-    """Fields of each row of one side of an event."""
     data, encoding = side.get("data"), str(side.get("encoding") or "CSV").upper()
     content = str(side.get("observedContentType") or "").partition(";")[0].strip().lower()
     if encoding == "BASE64":
@@ -210,7 +194,7 @@ def _fields(value: Any, names: Sequence[str], called: str, single: str) -> dict[
 
 
 def _columnar(fields: dict[str, Any], count: int) -> list[dict[str, Any]]:
-    """Rows of an answer that holds a list per field; one row where it does not."""
+    """Rows of an answer with a list per field; one row otherwise."""
     if not fields or not all(isinstance(value, list) and len(value) == count for value in fields.values()):
         return [fields]
     return [{name: value[row] for name, value in fields.items()} for row in range(count)]

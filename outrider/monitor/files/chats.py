@@ -23,10 +23,7 @@ _ANSWERS = ("response", "answer", "output")
 
 
 def chat_record(item: Mapping[str, Any], names: Names) -> dict[str, Any] | None:
-    """Record of a chat; None for other objects.
-
-    Its columns are those of mirrored chats.
-    """
+    """Record of a chat in the columns of mirrored chats; None for other objects."""
     request = item.get("request", item.get("body", item))
     if not isinstance(request, Mapping) or "inputs" in item or "messages" in names.named:
         return None
@@ -53,7 +50,6 @@ def chat_record(item: Mapping[str, Any], names: Names) -> dict[str, Any] | None:
 
 
 def _answer(value: Any) -> tuple[Fields, Fields]:
-    """Outputs and attributes of a recorded answer: a completion, its message, or its text."""
     if isinstance(value, Mapping) and isinstance(value.get("body"), Mapping):
         value = value["body"]
     if not isinstance(value, Mapping):

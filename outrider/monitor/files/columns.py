@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions.batch_schema import PARTS
+from outrider.assertions.batch.schema import PARTS
 from outrider.assertions.times import utc
 from outrider.data_files import LeftOut, flat_parts
 from outrider.errors import ConfigError
@@ -26,29 +26,24 @@ TEXTS = ("id", "entity", "version", "model", "source", "key")
 TIME = pa.timestamp("us", tz="UTC")
 _FULL = re.compile(rf"(?:{'|'.join(PARTS)})\..+|{'|'.join(SYSTEM)}", re.DOTALL)
 _OF_LABELS = {"source": "source", "key": "key", "label": "label.label"}
-"""Columns that have a meaning where rows are labels and nothing else."""
+"""Columns with a meaning where rows are only labels."""
 _UNITS = ((10**17, 1000, "//"), (10**14, 1, "//"), (10**11, 1000, "*"), (0, 1_000_000, "*"))
-"""Least size of a number of nano-, micro-, milliseconds or seconds since 1970, and its way to µs."""
+"""Least size of a number of nano-, micro-, milliseconds or seconds since 1970, and its conversion to µs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Roles of the files' columns."""
-
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     attrs: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
-    """``inputs``, ``outputs``, ``attrs`` and ``labels``: columns by their names in the file. With ``inputs``,
-    what is named nowhere is left out; without, it is an input."""
+    """Columns by their names in the file; with ``inputs``, unnamed ones are left out, else they are
+    inputs."""
     system: Mapping[str, str] = field(default_factory=dict)
-    """System column (``id``, ``entity``, …) to its name in the file."""
     mapped: Mapping[str, str] = field(default_factory=dict)
-    """Full name (``inputs.age``) to the name in the file."""
 
     @property
     def named(self) -> dict[str, str]:
-        """Name in the file to full name, of everything that was named."""
         parts = {
             "inputs": self.inputs, "outputs": self.outputs, "attrs": self.attrs, "label": self.labels
         }  # fmt: skip
@@ -57,15 +52,7 @@ class Names:
         return found | {name: full for full, name in self.mapped.items()}
 
     def full_names(self, columns: Iterable[str]) -> dict[str, str]:
-        """Full name of each column of the file.
-
-        A column that is left out has none.
-
-        Raises
-        ------
-        ConfigError
-            If a named column is not there, or two would have one name.
-        """
+        """Full name of each column that is kept; ConfigError where a named one is missing or two collide."""
         columns = list(columns)
         named = self.named
         if missing := [name for name in named if name not in columns]:
@@ -83,7 +70,6 @@ class Names:
 
 
 def _are_labels(known: Mapping[str, str]) -> bool:
-    """Test for columns that are labels of records or entities, and of nothing else."""
     others = {name for name, full in known.items() if not full}
     fulls = known.values()
     return (
@@ -97,15 +83,8 @@ def _are_labels(known: Mapping[str, str]) -> bool:
 def record_table(
     table: pa.Table, names: Names, places: Sequence[int], left: LeftOut
 ) -> tuple[pa.Table, Sequence[int]]:
-    """Columns of records under full names in types that travel; their places.
-
-    A column without a value in any row is left out, and so is a row whose time is none.
-
-    Raises
-    ------
-    ConfigError
-        If a named column is missing, or one of times has another type.
-    """
+    """Columns of records under full names in sendable types, and their places; empty columns and rows
+    without a valid time are left out. ConfigError for a missing column or a wrong type of times."""
     table = _flat(table)
     full = names.full_names(table.column_names)
     columns: dict[str, Any] = {}
@@ -137,7 +116,6 @@ def _mask(bools: pa.Array) -> NDArray[np.bool_]:
 
 
 def record_of(item: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """Object of JSON as a record, nested objects besides its parts unchanged."""
     item = flat_parts(item)
     record: dict[str, Any] = {}
     for name, target in names.full_names([*item, *(n for n in names.named if n not in item)]).items():
@@ -183,7 +161,6 @@ def _micros(value: float) -> int:
 
 
 def _time_column(column: pa.Array, name: str) -> pa.Array:
-    """Times of a column, null for what is none."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         at = column if kind.tz else pc.assume_timezone(column, "UTC")
@@ -196,7 +173,6 @@ def _time_column(column: pa.Array, name: str) -> pa.Array:
 
 
 def _flat(table: pa.Table) -> pa.Table:
-    """Fields of structs as columns of their own (``inputs.age``); structs of bytes stay payloads."""
     columns: dict[str, Any] = {}
     for name in table.column_names:
         column = table.column(name)
@@ -214,7 +190,7 @@ def _flat(table: pa.Table) -> pa.Table:
 
 
 def _sendable(column: pa.Array, target: str) -> pa.Array:
-    """Column in a type that the intake takes; what has no such type stays and is refused there."""
+    """Column in a type that intake takes; others stay and are refused there."""
     kind = column.type
     if target in TEXTS and not pa.types.is_string(kind):
         try:

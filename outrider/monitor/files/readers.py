@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from outrider.assertions.batch_schema import PARTS
+from outrider.assertions.batch.schema import PARTS
 from outrider.data_files import (
     LeftOut,
     TableOptions,
@@ -33,31 +33,21 @@ ENVELOPE = {*SYSTEM, *PARTS}
 LABEL = {"id", "label", "model", "ts", "source", "entity", "key"}
 _NOT_OF_LABELS = "these rows are labels, which have none; send it with inputs or outputs"
 BLOCK_BYTES = 4_000_000
-"""Bodies about so large, whatever their rows."""
+"""Approximate size of bodies."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Options of reading files."""
-
     names: Names
     captures: CaptureNames
-    """``names`` and ``captures``: what columns, and values without names, are called."""
     rows: int = 1000
-    """Of one block."""
     table: TableOptions = field(default_factory=TableOptions)
-    """``delimiter``, ``decimal`` and ``text`` of CSV files."""
 
 
 def find_files(paths: Sequence[Path]) -> list[tuple[Path, str]]:
-    """Files to read, each with its name in ids.
+    """Files to read with their names in ids: named ones, and in folders those of a known ending.
 
-    Named files, and in folders the files of a known ending, by name.
-
-    Raises
-    ------
-    ConfigError
-        If one is not there, or has an ending that says nothing or a name that is no text.
+    ConfigError for a missing or unnameable one.
     """
     found: list[tuple[Path, str]] = []
     for path in paths:
@@ -73,7 +63,7 @@ def find_files(paths: Sequence[Path]) -> list[tuple[Path, str]]:
 
 
 def _told_apart(found: Sequence[tuple[Path, str]]) -> list[tuple[Path, str]]:
-    """Files with names of their own: those of one name have the folders in which they differ in it."""
+    """Files with unique names, extended by the folders in which these differ."""
     for path, name in found:
         if not name.isprintable():
             raise ConfigError(
@@ -97,13 +87,7 @@ def read_blocks(
     *,
     sent: Sent = Sent(),  # noqa: B008 - frozen
 ) -> Iterator[FileBlock]:
-    """Blocks of the rows of a file that are not sent yet.
-
-    Raises
-    ------
-    ConfigError
-        If the file as a whole cannot be read.
-    """
+    """Blocks of the rows of a file that are not sent yet; ConfigError for an unreadable file."""
     if is_json(path):
         yield from _json_blocks(read_json_values(path, left), name, how, left, sent)
         return
@@ -152,7 +136,6 @@ def _events(
 def _blocks_of(
     table: pa.Table, name: str, how: ReadOptions, places: Sequence[int], left: LeftOut, share: float
 ) -> Iterator[FileBlock]:
-    """Records of a table and the labels beside them, or labels alone."""
     done = places[-1]
     rows, places = record_table(table, how.names, places, left)
     labels = [column for column in rows.column_names if column.startswith("label.")]
@@ -188,14 +171,13 @@ def _with_ids_of(rows: pa.Table, name: str, places: Sequence[int]) -> pa.Table:
 
 
 def _together(blocks: Sequence[FileBlock]) -> Iterator[FileBlock]:
-    """Blocks of the same rows of a file: only behind the last of them are these done."""
+    """Blocks of the same rows of a file: these are done with the last."""
     for block in blocks[:-1]:
         yield replace(block, done=NOT_DONE)
     yield from blocks[-1:]
 
 
 def _by_size(table: pa.Table, places: Sequence[int]) -> Iterator[tuple[pa.Table, Sequence[int]]]:
-    """Parts of a table of about ``BLOCK_BYTES``."""
     size = table.nbytes
     step = max(1, int(len(table) * BLOCK_BYTES / max(BLOCK_BYTES, size)))
     for start in range(0, len(table), step):
@@ -231,7 +213,6 @@ def _json_blocks(
 
 
 def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[FileBlock]:
-    """Blocks of one route each; labels go behind the records that they may be of."""
     blocks: list[FileBlock] = []
     for route in ("records", "cloudevents", "labels"):
         members = [one for one in routed if one.route == route]
@@ -243,7 +224,6 @@ def _grouped(routed: Sequence[_Routed], done: int, share: float) -> Iterator[Fil
 
 
 def _routed(item: Any, name: str, place: int, how: ReadOptions, left: LeftOut) -> list[_Routed]:
-    """Route of one value: records, labels or events."""
     if not isinstance(item, dict):
         raise Unreadable(f"a JSON object expected, got {type(item).__name__}")
     if is_sagemaker(item):

@@ -1,7 +1,4 @@
-"""Delivery of file blocks to a service.
-
-At their own pace, again when it is busy, and never doubly.
-"""
+"""Delivery of file blocks to a service: paced, retried when it is busy, and never doubled."""
 
 import json
 import os
@@ -18,28 +15,21 @@ from outrider.errors import ConfigError, ServerError
 from .blocks import NO_TIME, NOT_DONE, FileBlock, Sent
 
 LISTED = 100
-"""Refused rows that are named."""
 _LATER = frozenset({0, 408, 425, 429, 500, 502, 503, 504, 507})
 _REFUSED_KEY = frozenset({401, 403})
 
 
 class Destination(Protocol):
-    """Service to deliver blocks to."""
-
     @property
-    def url(self) -> str:
-        """Its address."""
+    def url(self) -> str: ...
 
     def deliver(
         self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]
-    ) -> tuple[int, Mapping[str, Any], float]:
-        """Status, JSON and retry delay in seconds."""
+    ) -> tuple[int, Mapping[str, Any], float]: ...
 
 
 @dataclass(slots=True)
 class FileReport:
-    """Result of one file."""
-
     file: str
     rows: int = 0
     accepted: int = 0
@@ -49,38 +39,24 @@ class FileReport:
 
 @dataclass(slots=True)
 class Report:
-    """Results of all files."""
-
     files: list[FileReport] = field(default_factory=list)
     problems: list[dict[str, Any]] = field(default_factory=list)
-    """Rows that were refused, the first ones: file, row (line of a text), field, reason."""
+    """First refused rows: file, row (line of a text), field, reason."""
     notes: list[str] = field(default_factory=list)
-    """Sentences on columns that are left out."""
     refused: dict[str, set[int]] = field(default_factory=dict)
-    """Rows of each file that were refused."""
 
     def blame(self, report: FileReport, row: int, field_: str, reason: str) -> None:
-        """Note a row that was not taken."""
         report.rejected += 1
         self.again(report, [row])
         if len(self.problems) < LISTED:
             self.problems.append({"file": report.file, "row": row, "field": field_, "reason": reason})
 
     def again(self, report: FileReport, rows: Iterable[int]) -> None:
-        """Note rows to read again on the next run."""
         self.refused.setdefault(report.file, set()).update(rows)
 
 
 class ReplayPace:
-    """Pace of rows: by their times, at a multiple of real time.
-
-    At once without a speed.
-
-    Parameters
-    ----------
-    speed
-        1 is as it was; None waits for nothing.
-    """
+    """Pace of rows: by their times at a multiple ``speed`` of real time, or at once."""
 
     def __init__(
         self,
@@ -95,7 +71,7 @@ class ReplayPace:
         self._origin: tuple[float, int] | None = None
 
     def next_rows(self, block: FileBlock, start: int) -> int:
-        """Wait until row ``start`` is due; return the end of due rows."""
+        """Wait until row ``start`` is due; returns the end of due rows."""
         if self._speed is None:
             return len(block)
         times = block.times_us()[start:]
@@ -115,15 +91,7 @@ class ReplayPace:
 
 
 class DeliveryProgress:
-    """Progress of each file, in a file of its own.
-
-    The same command goes on there.
-
-    Parameters
-    ----------
-    path
-        None remembers nothing.
-    """
+    """Progress of each file, stored in ``path``, so that the same command continues."""
 
     def __init__(self, path: Path | None, target: str) -> None:
         self._path = path
@@ -140,10 +108,7 @@ class DeliveryProgress:
                 raise ConfigError(f"{path} is the progress of another replay ({before}); name another file")
 
     def sent(self, file: Path) -> Sent:
-        """Rows that need not be sent again; none when the file shrank.
-
-        A row that was refused is read again: it may be repaired.
-        """
+        """Rows that need not be sent again; none when the file shrank. Refused rows are read again."""
         known = self._files.get(str(file.resolve()))
         if known is None or file.stat().st_size < known["bytes"]:
             return Sent()
@@ -151,10 +116,7 @@ class DeliveryProgress:
         return Sent(known["rows"], frozenset(refused))
 
     def note(self, file: Path, rows: int, refused: Collection[int] = (), *, before: Sent = Sent()) -> None:  # noqa: B008
-        """Remember durably the rows of a file that were taken.
-
-        Up to ``rows``, except ``refused``; ``before`` holds what was sent when the file was begun.
-        """
+        """Record durably that rows up to ``rows`` were taken, except ``refused``."""
         if self._path is None:
             return
         left = {*refused, *(row for row in before.refused if row > rows)}
@@ -169,15 +131,7 @@ class DeliveryProgress:
 
 
 class BlockSender:
-    """Delivers blocks.
-
-    Parameters
-    ----------
-    model
-        Of records that do not name one.
-    patience_s
-        How long a service that takes nothing is waited for.
-    """
+    """Delivers blocks; ``patience_s`` limits the wait for a service that takes nothing."""
 
     def __init__(
         self,
@@ -199,13 +153,7 @@ class BlockSender:
         self._sleep = sleep
 
     def send(self, block: FileBlock, of: FileReport) -> None:
-        """Deliver a block as its rows become due.
-
-        Raises
-        ------
-        ServerError
-            If the service refuses the key, or takes nothing for too long.
-        """
+        """Deliver a block as its rows become due; ServerError for a refused key or an unavailable service."""
         start = 0
         while start < len(block):
             stop = self._pace.next_rows(block, start)
@@ -236,7 +184,7 @@ class BlockSender:
             self._report.blame(of, place, "", f"{status}: {answer.get('detail')}")
 
     def _answer(self, path: str, body: bytes, kind: str) -> tuple[int, Mapping[str, Any]]:
-        """Answer for good: what may succeed later is tried again."""
+        """Final answer: what may succeed later is retried."""
         waited, pause = 0.0, 0.2
         while True:
             status, answer, after = self._service.deliver(
@@ -271,5 +219,4 @@ def _ranges(rows: Collection[int]) -> list[list[int]]:
 
 
 def is_done(block: FileBlock) -> bool:
-    """Test for a block that completes its rows of the file."""
     return block.done != NOT_DONE

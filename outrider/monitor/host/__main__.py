@@ -1,5 +1,3 @@
-"""The assertion host process; see :mod:`outrider.monitor.host.process`."""
-
 from .process import main
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, Group, Window
-from outrider.assertions.window_state import View
+from outrider.assertions.windows.state import View
 from outrider.errors import OutriderError
 from outrider.monitor.metrics.channel import SEND_FD
 from outrider.monitor.process import wire
@@ -36,16 +36,14 @@ log = logging.getLogger("outrider.worker")
 START_DEADLINE_S = 60.0
 LOAD_DEADLINE_S = 60.0
 ALONE_S = 600.0
-"""How long tasks are asked one by one behind an interrupted request."""
+"""Time after an interrupted request in which tasks are asked one by one."""
 MOST_RESULT_BYTES = 134_217_728
-"""Of one answer of the host: what is larger would end the worker, which holds it in memory."""
+"""Largest answer of the host: a larger one would end the worker, which holds it in memory."""
 NOTHING: Mapping[str, NDArray[np.int64]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """Assertion or live test of the host's manifest."""
-
     name: str
     revision: str
     level: str
@@ -54,13 +52,12 @@ class Offered:
     kind: str
     window: Window | Group | None = None
     rate: float = 0.0
-    """Largest share of live records that a live test asks about."""
     rows_per_s: float | None = None
     tolerance: float = 0.0
     confidence: float = 0.95
     needs: tuple[str, ...] = ()
     definition: str = ""
-    """JSON of what a live test asks and expects."""
+    """JSON of a live test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +71,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PerturbedCopies:
-    """Perturbed copies of sampled rows.
-
-    ``batch[i]`` was made from ``rows[i]``; the perturbation did not apply to the rest.
-    """
+    """Perturbed copies of sampled rows: ``batch[i]`` was made from ``rows[i]``."""
 
     rows: NDArray[np.int64]
     batch: Batch | None
@@ -85,13 +79,11 @@ class PerturbedCopies:
 
 @dataclass(slots=True)
 class HostVerdicts:
-    """Judgement of the host on one block."""
-
     found: dict[str, Findings] = field(default_factory=dict)
-    """By assertion; rows are those of its view, or of the block where it has none."""
+    """By assertion; rows are those of its view, or of the block."""
     seconds: dict[str, float] = field(default_factory=dict)
     reads: dict[str, Sequence[str]] = field(default_factory=dict)
-    """Columns that an assertion reads, where it was not seen to read them all before."""
+    """Columns newly seen to be read, by assertion."""
     questions: dict[str, PerturbedCopies] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
 
@@ -99,23 +91,9 @@ class HostVerdicts:
 class HostClient:
     """Assertion host process with its manifest.
 
-    Parameters
-    ----------
-    deadline_s
-        Seconds one task may take over one block before the process is killed, without those in which the
-        machine gave it no processor.
-    load_deadline_s
-        Seconds that loading one file may take, likewise.
-    popen
-        Starts the process.
-    progress
-        File that says which task runs, for the process after this one; None for none.
-
-    Attributes
-    ----------
-    interrupted
-        Tasks during which the process before this one ended, by ``progress``. For a while each task is then
-        asked alone, so that the next end has a culprit.
+    Deadlines exclude time without a processor; ``progress`` is a file that names the running task for the
+    next process, and ``interrupted`` are the tasks during which the previous one ended: each task is then
+    asked alone for a while.
     """
 
     def __init__(
@@ -141,7 +119,7 @@ class HostClient:
         self._progress = TaskProgress()
         self._starved: StarvedTime | None = None
         self._task = 0, 0.0
-        """Task that was seen late, and the starved time at its begin."""
+        """Task seen late, and the starved time at its begin."""
         self._write = BatchWriter().buffers
         self.offered: dict[str, list[Offered]] = {}
         self.errors: dict[str, list[str]] = {}
@@ -151,13 +129,8 @@ class HostClient:
     def start(self) -> None:
         """Start the process (again) and read its manifest.
 
-        A file that ends or holds up the process while it is loaded is left out, and told in ``errors``.
-
-        Raises
-        ------
-        OutriderError
-            If it does not come up, or offers something else than before: what was registered would no longer
-            be what judges.
+        A file that ends or hangs it while loading is left out and named in ``errors``; OutriderError
+        where it does not start, or offers something else than registered.
         """
         while (manifest := self._launch()) is None:
             pass
@@ -173,7 +146,6 @@ class HostClient:
         self.offered = {model: _offered(entry) for model, entry in manifest.items()}
 
     def _launch(self) -> dict[str, Any] | None:
-        """Start the process and wait for its manifest; None when a file, now known, was in the way."""
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._progress = TaskProgress(path=self._progress_file)
@@ -221,7 +193,6 @@ class HostClient:
         return None
 
     def stop(self) -> None:
-        """Kill the process and its children, if any."""
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -233,7 +204,6 @@ class HostClient:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process, None while there is none."""
         return None if self._process is None else self._process.pid
 
     def check(
@@ -245,19 +215,10 @@ class HostClient:
         seq: NDArray[np.int64] | None = None,
         views: Mapping[str, Sequence[View]] | None = None,
     ) -> HostVerdicts:
-        """Verdicts of assertions and questions of live tests on a block.
+        """Verdicts of the named assertions and questions of live tests on a block.
 
-        Those named.
-
-        A task that fails loses only its own verdicts: the process is started again where needed and the
-        remaining tasks run as if it had not been there.
-
-        Parameters
-        ----------
-        live
-            Sampled rows of each live test.
-        seq
-            Journal block of each record, shape (rows,); needed by live tests.
+        A failing task loses only its own verdicts. ``live`` are sampled rows of each live test,
+        ``seq`` the block of each record, shape (rows,).
         """
         verdicts = HostVerdicts()
         request, buffers = _pack(batch, views or {}, self._write)
@@ -315,11 +276,10 @@ class HostClient:
         resume: Callable[[list[str]], tuple[dict[str, Any], list[Buffer]]],
         take: Callable[[str, list[memoryview], float], None],
     ) -> list[Failure]:
-        """Ask for what is left until every task gave a result or failed.
+        """Ask until every task gave a result or failed.
 
-        What one task leaves behind (memory, a thread) may end another one in the same process: a task that
-        ran out of memory or died behind others is asked again, alone in a fresh process, before it is blamed.
-        Results that the process had not sent yet when it ended are asked for again, too.
+        What one task leaves behind may end another: a task that ran out of memory or died after
+        others is asked alone in a fresh process before it is blamed.
         """
         failures: list[Failure] = []
         left = list(tasks)
@@ -359,7 +319,6 @@ class HostClient:
     def _results(
         self, model: str, asked: list[str], request: dict[str, Any], buffers: list[Buffer]
     ) -> Iterator[tuple[str, TaskResult, list[memoryview]]]:
-        """Result of each task in order; TimeoutError when one takes longer than the deadline."""
         sock, done = self._sock, 0
         assert sock is not None
         sock.settimeout(self._deadline_s)
@@ -378,7 +337,6 @@ class HostClient:
                 done += 1
 
     def _elapsed_s(self) -> float:
-        """Time that the running task has taken, without that in which the process was starved."""
         assert self._starved is not None
         began, elapsed_s, before = self._progress.began_ns, self._progress.elapsed_s, self._starved.seconds
         self._starved.look(at_once=True)
@@ -387,7 +345,6 @@ class HostClient:
         return elapsed_s - (self._starved.seconds - self._task[1])
 
     def _failure(self, error: Exception, asked: list[str], left: list[str]) -> Failure:
-        """Task that held up or ended the process, with the reason; the process is stopped."""
         reason, detail = "deadline", f"no verdict within {self._deadline_s:g} s"
         if not isinstance(error, TimeoutError):
             reason, detail = "died", f"the host process ended: {self._exit_text()}"

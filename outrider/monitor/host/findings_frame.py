@@ -11,8 +11,6 @@ from outrider.assertions import Findings, WeakLabels
 
 
 class Corrections(msgspec.Struct):
-    """Weak labels for a frame."""
-
     row: list[int]
     finding: list[int]
     kind: list[str]
@@ -23,8 +21,6 @@ class Corrections(msgspec.Struct):
 
 
 class Extras(msgspec.Struct, omit_defaults=True):
-    """Fields of findings beyond plain flags."""
-
     subject: list[str | None] = []
     members: list[list[int]] = []
     evidence: list[dict[str, Any] | None] = []
@@ -35,13 +31,7 @@ class Extras(msgspec.Struct, omit_defaults=True):
 def pack(
     found: Findings | tuple[NDArray[np.int64], NDArray[np.float64]], reads: Sequence[str] = ()
 ) -> list[bytes]:
-    """Buffer of rows and severities, and any of extras.
-
-    Parameters
-    ----------
-    reads
-        Columns that the assertion reads, where they are news.
-    """
+    """Buffer of rows and severities, and any of extras; ``reads`` are newly read columns."""
     row, severity = found if isinstance(found, tuple) else (found.row, found.severity)
     parts = [row.astype(np.int64, copy=False).tobytes() + severity.astype(np.float64, copy=False).tobytes()]
     if isinstance(found, tuple):
@@ -72,7 +62,6 @@ def pack(
 
 
 def unpack(parts: Sequence[memoryview | bytes]) -> tuple[Findings, Sequence[str]]:
-    """Findings and columns from the buffers of :func:`pack`."""
     count = len(parts[0]) // 16
     row = np.frombuffer(parts[0], dtype=np.int64, count=count)
     severity = np.frombuffer(parts[0], dtype=np.float64, offset=8 * count)
@@ -96,13 +85,7 @@ def unpack(parts: Sequence[memoryview | bytes]) -> tuple[Findings, Sequence[str]
 
 
 def joined(found: Sequence[Findings], rows: Sequence[int]) -> Findings:
-    """Findings of several views as of one joint view.
-
-    Parameters
-    ----------
-    rows
-        Number of rows of each view.
-    """
+    """Findings of several views as of one joint view; ``rows`` are the views' lengths."""
     if len(found) == 1:
         return found[0]
     starts = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
@@ -118,14 +101,12 @@ def joined(found: Sequence[Findings], rows: Sequence[int]) -> Findings:
 
 
 def _shifted(numbers: Sequence[NDArray[np.int64]], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Row or finding numbers of views one behind the other, each counted from its start."""
     return np.concatenate([each + start for each, start in zip(numbers, starts, strict=False)]).astype(
         np.int64
     )
 
 
 def _members(found: Sequence[Findings], starts: NDArray[np.int64]) -> list[Any]:
-    """Rows of each finding; those without members are of their own row alone."""
     return [
         np.asarray(member) + start
         for one, start in zip(found, starts.tolist(), strict=False)
@@ -148,14 +129,13 @@ def _corrections(
 
 
 def _each(found: Sequence[Findings], name: str) -> list[Any]:
-    """Subjects or evidence of all, None for those that say nothing; empty when none does."""
+    """Subjects or evidence of all, None where there is none; empty when none has any."""
     if not any(getattr(one, name) for one in found):
         return []
     return [value for one in found for value in (getattr(one, name) or [None] * len(one))]
 
 
 def _plain(value: Any) -> Any:
-    """Numpy values as JSON can carry them; anything else as text."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, np.ndarray):

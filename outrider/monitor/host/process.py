@@ -1,7 +1,7 @@
 """Process in which user assertions and live tests run.
 
-It holds no state, so that it can be killed at any moment: the worker sends each block with its windows and
-gets the results of the tasks in their order. Which one runs stands in memory that the worker sees too.
+It holds no state, so it can be killed at any moment; the running task is named in memory shared with the
+worker.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Assertion, Batch, Group, load_assertions
-from outrider.assertions.columns_read import columns_read
+from outrider.assertions.batch.columns_read import columns_read
 from outrider.behavioral_tests import load_suite
 from outrider.behavioral_tests.expect import spec_of
 from outrider.behavioral_tests.metamorphic import Metamorphic
@@ -47,35 +47,24 @@ T = TypeVar("T")
 
 
 class LoadingReport:
-    """Announcements of the file to be loaded next.
-
-    The worker then knows which file ended or held up the process.
-
-    Parameters
-    ----------
-    skipped
-        Why a file is left out this time, by path.
-    """
+    """Announcements of the file to be loaded next, so that the worker knows which one ended or hung
+    the process; ``skipped`` has reasons by path."""
 
     def __init__(self, sock: socket.socket, skipped: dict[str, str]) -> None:
         self._sock = sock
         self.skipped = skipped
 
     def announce(self, path: Path) -> None:
-        """The file is loaded now."""
         wire.send(self._sock, {"loading": str(path)})
 
 
 class ModelCode:
-    """User code of one model: assertions, live tests, load failures."""
-
     def __init__(self, settings: Settings, model: ModelSettings, loading: LoadingReport) -> None:
         self._loading = loading
         self.assertions: dict[str, Assertion] = {}
         self.live: dict[str, Metamorphic] = {}
         self.suites: dict[str, int] = {}
         self.tests: list[tuple[str, str]] = []
-        """Suite and name of each behavioral test."""
         self.errors: list[str] = []
         self.assertions |= _own_assertions(model)
         for file in model.assertions:
@@ -117,7 +106,6 @@ class ModelCode:
         return False
 
     def manifest(self) -> dict[str, Any]:
-        """Manifest of the model's code, as JSON."""
         judges = [
             {
                 "name": judge.name,
@@ -156,7 +144,6 @@ class ModelCode:
 
 
 def _own_assertions(model: ModelSettings) -> dict[str, Assertion]:
-    """Assertions that the configuration asks for."""
     if model.intake.missing_inputs != "flag" or not model.declared_inputs:
         return {}
     return {MISSING_INPUTS: missing_inputs(model.declared_inputs)}
@@ -169,8 +156,6 @@ def _definition(test: Metamorphic) -> str:
 
 
 class Host:
-    """Server of the worker's requests until its socket closes."""
-
     def __init__(
         self, sock: socket.socket, code: dict[str, ModelCode], *, seed: int, progress: TaskProgress
     ) -> None:
@@ -180,12 +165,11 @@ class Host:
         self._runner = TaskRunner(sock, progress)
         self._read = BatchReader().batch
         self._reads: dict[tuple[str, str], frozenset[str]] = {}
-        """Columns that assertions were seen to read, as the worker knows them."""
         self._news: dict[tuple[str, str], frozenset[str]] = {}
-        """Those of this request: results may be made again, and are known once the next one comes."""
+        """Columns read first in this request; confirmed by the next one, because results may be
+        made again."""
 
     def run(self) -> None:
-        """Serve until the worker is gone."""
         manifest = {model: code.manifest() for model, code in self._code.items()}
         wire.send(self._sock, {"manifest": manifest})
         while True:
@@ -199,7 +183,6 @@ class Host:
             self._runner.run(work(request, buffers))
 
     def _judge(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
-        """Tasks of a block: one per assertion (its fires), then one per live test (its questions)."""
         code = self._code[request["model"]]
         batch = self._read(*buffers[:2])
         if request["answers"]:
@@ -234,7 +217,6 @@ class Host:
         return pack(joined(found, rows), self._new_reads(batch.model, judge.name, reads))
 
     def _new_reads(self, model: str, name: str, reads: set[str]) -> list[str]:
-        """All columns that an assertion was seen to read, where these add some; else none."""
         known = self._reads.get((model, name), frozenset())
         if reads <= known:
             return []
@@ -258,7 +240,6 @@ class Host:
         return [positions.tobytes(), copied]
 
     def _judge_answers(self, request: dict[str, Any], buffers: list[memoryview]) -> list[Work]:
-        """Tasks of answers, one per live test: the failed questions with severities."""
         code = self._code[request["model"]]
         return [
             partial(self._verdicts, code.live[name], buffers, at) for name, at in request["tests"].items()
@@ -282,7 +263,6 @@ def _told(judge: Assertion) -> dict[str, Any] | None:
 
 
 def _suite_files(settings: Settings, model: ModelSettings) -> Iterator[tuple[str, Path]]:
-    """Suite files and how they are called; a folder stands for all that are in it."""
     for named in model.behavior:
         top = settings.path(named)
         for path in suite_files(top):
@@ -294,14 +274,12 @@ def _tests(path: Path) -> Sequence[BehavioralTest]:
 
 
 def _limit_memory(extra: int) -> None:
-    """Bound the address space to what is mapped now and ``extra`` bytes."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + extra
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 def main() -> None:
-    """Run the process with the worker's end of a socket pair."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.host")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--fd", type=int, required=True)

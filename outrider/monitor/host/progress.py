@@ -11,31 +11,23 @@ from typing import NamedTuple
 
 _SIZE = 16 * mmap.PAGESIZE
 _NAMES = 4096
-"""Where the names of a request's tasks begin."""
 
 
 class InterruptedTasks(NamedTuple):
-    """Tasks of a request during which the process that asked ended."""
+    """Tasks of a request during which the asking process ended."""
 
     model: str
     names: tuple[str, ...]
 
     @property
     def culprit(self) -> str | None:
-        """Task that ended the process; None of several, which ran on."""
+        """Task that ended the process; None of several concurrent ones."""
         return self.names[0] if len(self.names) == 1 else None
 
 
 class TaskProgress:
-    """Progress written before each task, read when no reply comes.
-
-    Parameters
-    ----------
-    fd
-        That of the other process, inherited; without it a file of one's own is made.
-    path
-        Name of that file, for the process that comes after this one; None for no name.
-    """
+    """Progress written before each task, read when no reply comes; ``path`` names the file for the
+    next process."""
 
     def __init__(self, fd: int | None = None, *, path: Path | None = None) -> None:
         self.fd = _file(path) if fd is None else fd
@@ -44,7 +36,6 @@ class TaskProgress:
 
     @staticmethod
     def interrupted(path: Path) -> InterruptedTasks | None:
-        """Unfinished tasks of an earlier process, if any."""
         try:
             content = path.read_bytes()
             size = memoryview(content)[:_NAMES].cast("q")[2]
@@ -54,7 +45,6 @@ class TaskProgress:
             return None
 
     def ask(self, model: str, names: Sequence[str]) -> None:
-        """Note the tasks of a request, which begins."""
         encoded = json.dumps([model, names]).encode()
         size = len(encoded) if len(encoded) <= _SIZE - _NAMES else 0
         self._bytes[_NAMES : _NAMES + size] = encoded[:size]
@@ -62,15 +52,12 @@ class TaskProgress:
         self.begin(0)
 
     def finish(self) -> None:
-        """Note the end of the request: no task to blame."""
         self._cells[2] = 0
 
     def close_file(self) -> None:
-        """Close the file after the other process has inherited the descriptor."""
         os.close(self.fd)
 
     def begin(self, task: int) -> None:
-        """The task of this number starts now."""
         self._cells[1] = time.monotonic_ns()  # one clock for all processes
         self._cells[0] = task
 
@@ -81,17 +68,14 @@ class TaskProgress:
 
     @property
     def began_ns(self) -> int:
-        """Begin of the latest task, on the monotonic clock."""
         return self._cells[1]
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the task's begin."""
         return (time.monotonic_ns() - self._cells[1]) / 1e9
 
 
 def _file(path: Path | None) -> int:
-    """Descriptor of a new file, with or without a name."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

@@ -1,8 +1,5 @@
-"""Host's shared state: sealed modules, the rest restored after each assertion.
-
-A function that replaces ``numpy.mean``, changes the working directory or takes over a signal would otherwise
-change what the functions after it see.
-"""
+"""Host's shared state: sealed modules, the rest restored after each assertion, because a function that
+replaces ``numpy.mean`` or changes the folder would affect the next."""
 
 import contextlib
 import fcntl
@@ -28,8 +25,6 @@ _handler: Any = getattr(sys.modules.get("_signal"), "getsignal", signal.getsigna
 
 
 class _SealedModule(ModuleType):
-    """A module whose names can be added to, but not replaced or deleted."""
-
     def __setattr__(self, name: str, value: Any) -> None:
         if self.__dict__.get(name, value) is not value:
             raise AttributeError(f"{self.__name__}.{name} is shared by all assertions and cannot be replaced")
@@ -40,7 +35,6 @@ class _SealedModule(ModuleType):
 
 
 def seal(names: Iterable[str] = SEALED) -> None:
-    """Seal loaded modules of these names until the process ends."""
     for name in names:
         module = sys.modules.get(name)
         if type(module) is ModuleType:
@@ -56,10 +50,8 @@ def _environment() -> dict[bytes, bytes]:
 
 
 class SharedState:
-    """Snapshot of the process's shared state.
-
-    Folder, environment, path, warnings, signals, timer, streams and methods of ``Batch``.
-    """
+    """Snapshot of the process's folder, environment, path, warnings, signals, timer, streams and
+    methods of ``Batch``."""
 
     def __init__(self) -> None:
         self._folder = os.getcwd()
@@ -73,7 +65,6 @@ class SharedState:
         self._null = os.open(os.devnull, os.O_RDWR)
 
     def restore(self) -> bool:
-        """Restore changed state; False, in microseconds, where nothing had changed."""
         changed = self._restore_folder()
         if _environment() != self._environment:
             changed = True

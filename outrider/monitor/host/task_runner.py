@@ -14,13 +14,11 @@ from .shared_state import SharedState
 
 OUT_OF_MEMORY = "out_of_memory"
 KEPT_S = 0.001
-"""What was found in this time may have to be found again, when a task behind ends or holds up the process."""
+"""Time after which results are sent, because a later task may end the process."""
 Work = Callable[[], list[bytes]]
 
 
 class TaskResult(NamedTuple):
-    """Result of a task: seconds and number of buffers, or failure."""
-
     seconds: float
     buffers: int
     failed: str = ""
@@ -30,9 +28,8 @@ class TaskResult(NamedTuple):
 class TaskRunner:
     """Runner of ordered tasks, isolated from each other's process changes.
 
-    To look after each task whether it changed anything costs more than most tasks. They are looked after
-    together before their results are sent; where something has changed, the results count for nothing, and
-    from then on tasks run one at a time.
+    Checking after each task would cost more than most tasks: tasks are checked together before their
+    results are sent, and after a change they are repeated one at a time.
     """
 
     def __init__(self, sock: socket.socket, progress: TaskProgress) -> None:
@@ -42,7 +39,6 @@ class TaskRunner:
         self._one_at_a_time = False
 
     def run(self, tasks: Sequence[Work]) -> None:
-        """Send one result per task, in order."""
         told: list[TaskResult] = []
         buffers: list[bytes] = []
         sent = 0

@@ -14,20 +14,7 @@ _HOST_BITS = 64
 
 
 class LoginAttempts:
-    """Failures to log in, per address or network of an IPv6 site.
-
-    Parameters
-    ----------
-    now
-        Monotonic clock, in seconds.
-
-    Examples
-    --------
-    >>> attempts = LoginAttempts(now=lambda: 0.0)
-    >>> for _ in range(MOST): attempts.failed("2001:db8::7")
-    >>> attempts.wait_s("2001:db8::8"), attempts.wait_s("10.0.0.1")
-    (60, 0)
-    """
+    """Failures to log in, per address or network of an IPv6 site; ``now`` is a monotonic clock in seconds."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -35,12 +22,10 @@ class LoginAttempts:
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
 
     def wait_s(self, address: str) -> int:
-        """Whole seconds until this address may try again, 0 for now."""
         recent = self._recent(address)
         return ceil(recent[-MOST] + WITHIN_S - self._now()) if len(recent) >= MOST else 0
 
     def failed(self, address: str) -> None:
-        """Count a failure."""
         site = _site(address)
         with self._lock:
             self._failures[site] = [*self._recent(address), self._now()][-MOST:]

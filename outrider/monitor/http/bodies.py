@@ -28,16 +28,8 @@ _REPLACED = (b"content-encoding", b"content-length", b"transfer-encoding")
 class WholeBodies:
     """ASGI middleware that passes on whole, plain bodies within bounds.
 
-    Parameters
-    ----------
-    app
-        Application behind.
-    bounds
-        Bounds of a path; None leaves the body to the route, which reads it with `body_parts`.
-    max_parsed
-        Bytes that a JSON body may take as objects.
-    budget
-        Bytes of bodies in memory, all requests together.
+    ``bounds`` of a path are None where the route streams its body itself; ``max_parsed`` bounds the
+    objects of a JSON body, ``budget`` the bodies in memory.
     """
 
     app: ASGIApp
@@ -46,7 +38,6 @@ class WholeBodies:
     budget: ByteBudget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its body, or answer the fault."""
         headers: dict[bytes, bytes] = dict(scope["headers"]) if scope["type"] == "http" else {}
         bounds = self.bounds(scope["path"]) if has_body(headers) else None
         if bounds is None:

@@ -1,61 +1,45 @@
-"""Places for bodies under way, shared among keys.
+"""Places for bodies under way, shared among keys, so that a slow sender leaves the others theirs."""
 
-One that sends slowly leaves the others theirs.
-"""
-
-from collections import Counter
 from collections.abc import Mapping
 
 from .limits import Message, Receive, Scope
 from .problem import ProblemError, problem
 
 STRANGERS = "requests without a key"
-"""Who holds the places of bodies that nobody may be behind, as those of the login."""
+"""Holder of the bodies without an owner, as those of the login."""
 KEYLESS = "networks without a key"
-"""Who holds those of the trusted networks, all together."""
+"""Holder of the bodies of the trusted networks, all together."""
 _PLACE = "body_place"
 
 
 class BodyPlaces:
-    """Bodies under way of each key.
-
-    From their first awaited byte to their last.
-
-    Parameters
-    ----------
-    most
-        Places of one key.
-    """
+    """Bodies under way of each key, from their first awaited byte to their last."""
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._taken: Counter[str] = Counter()
+        self._taken: dict[str, int] = {}
 
     def take(self, holder: str) -> None:
-        """Take a place, or raise a ProblemError (429)."""
-        if self._taken[holder] >= self.most:
+        taken = self._taken.get(holder, 0)
+        if taken >= self.most:
             detail = (
                 f"{holder}: {self.most} bodies are under way, and no more may be at once"
                 " (connections.bodies_per_key); send again later, or each body at once"
             )
             raise ProblemError(problem(429, detail, headers={"retry-after": "1"}))
-        self._taken[holder] += 1
+        self._taken[holder] = taken + 1
 
     def give(self, holder: str) -> None:
-        """Give a place back."""
-        self._taken[holder] -= 1
-        if not self._taken[holder]:
+        left = self._taken[holder] - 1
+        if left:
+            self._taken[holder] = left
+        else:
             del self._taken[holder]
 
 
 class BodyPlace:
-    """ASGI receive that holds a place while its body is under way.
-
-    Attributes
-    ----------
-    holder
-        Whose place it is; set before somebody waits for the body.
-    """
+    """ASGI receive that holds a place while its body is under way; ``holder`` is set before the body
+    is awaited."""
 
     __slots__ = ("_is_held", "_is_over", "_places", "_receive", "holder")
 
@@ -67,7 +51,6 @@ class BodyPlace:
         scope.setdefault("state", {})[_PLACE] = self
 
     async def __call__(self) -> Message:
-        """The next message; a ProblemError (429) where no place is left."""
         if not (self._is_held or self._is_over):
             self._places.take(self.holder)
             self._is_held = True
@@ -77,7 +60,7 @@ class BodyPlace:
         return message
 
     def give(self) -> None:
-        """Give a held place back, and take none any more."""
+        """Return a held place, and take none any more."""
         self._is_over = True
         if self._is_held:
             self._is_held = False
@@ -85,18 +68,15 @@ class BodyPlace:
 
 
 def set_holder(scope: Scope, holder: str) -> None:
-    """Say whose place the body of a request takes."""
     place: BodyPlace | None = scope.get("state", {}).get(_PLACE)
     if place is not None:
         place.holder = holder
 
 
 def holder_of(scope: Scope) -> str:
-    """Holder of a request's body; empty behind no gate."""
     place: BodyPlace | None = scope.get("state", {}).get(_PLACE)
     return "" if place is None else place.holder
 
 
 def has_body(headers: Mapping[bytes, bytes]) -> bool:
-    """Test for a request whose body may be waited for."""
     return headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers

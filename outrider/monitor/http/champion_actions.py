@@ -14,16 +14,9 @@ from outrider.dataops.state.database import now_us, write
 def roll_back(
     engine: Engine, model: str, *, to: str | None, reason: str, by: str, targets: Sequence[WebhookTarget]
 ) -> registry.Model:
-    """Make a former champion, by default the replaced one, champion again.
+    """Make a former champion, by default the replaced one, champion again, and end its watches.
 
-    Its watches end.
-
-    Raises
-    ------
-    NotFound
-        If there is no champion, or no such version.
-    NotPromotable
-        If the version never was champion, or the champion replaced none.
+    NotFound or NotPromotable otherwise.
     """
     with write(engine) as connection:
         now, why = now_us(), reason.strip() or ASKED_FOR

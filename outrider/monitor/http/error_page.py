@@ -1,5 +1,3 @@
-"""Errors as browsers show them: a page in place of problem details."""
-
 from collections.abc import Mapping
 from html import escape
 
@@ -16,7 +14,6 @@ HEADERS = {
     "referrer-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every page."""
 _OF_PROGRAMS = ("/v1", "/v2", "/healthz", "/readyz", "/metrics", "/openapi.json", "/static")
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -44,14 +41,12 @@ def is_browser(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def wants_page(scope: Scope) -> bool:
-    """True where a browser opens a page."""
     path = scope["path"]
     is_page = not any(path == one or path.startswith(f"{one}/") for one in _OF_PROGRAMS)
     return is_page and is_browser(dict(scope["headers"]))
 
 
 async def send_error(scope: Scope, send: Send, problem: Problem) -> None:
-    """Send a problem, to a browser as a page."""
     if wants_page(scope):
         headers = HEADERS | dict(problem.headers)
         await send_bytes(

@@ -24,18 +24,8 @@ def act(
     who: str,
     targets: Sequence[WebhookTarget],
 ) -> IncidentRow:
-    """Act on an incident as a person asks.
-
-    Parameters
-    ----------
-    who
-        Name of the person's key.
-
-    Raises
-    ------
-    ProblemError
-        If it is resolved already, the action is unknown, or the time to mute until has passed or is missing.
-    """
+    """Act on an incident for the person named by ``who``; ProblemError where it is resolved, the
+    action is unknown, or the mute's end is missing or past."""
     now = now_us()
     if action not in ACTIONS:
         detail = f"action: one of {', '.join(ACTIONS)} expected, got {action!r}"

@@ -33,21 +33,13 @@ log = logging.getLogger("outrider.access")
 
 SESSION_S = 7 * 24 * 3600
 USE_S = 60.0
-"""How often the last use of a key is written, at most."""
+"""Interval between writes of a key's last use."""
 OWNER, SENDER = "owner", "ingest"
-"""Names of the keys in the files of the data folder."""
 _TEXT = 200
-"""Letters kept of a browser's name."""
 
 
 def load_or_create_key(path: Path) -> str:
-    """Read, or generate, the key file, owner-readable only (mode 0600).
-
-    Raises
-    ------
-    ConfigError
-        If the file is empty, or others may read it.
-    """
+    """Read, or generate, the key file (mode 0600); ConfigError where it is empty or readable by others."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
@@ -68,22 +60,14 @@ def load_or_create_key(path: Path) -> str:
 
 
 def new_key() -> str:
-    """Key of 256 random bits."""
     return "or_" + secrets.token_urlsafe(32)
 
 
 @dataclass(slots=True, eq=False)
 class Holder:
-    """Key in force with its rights.
+    """Key in force with its rights, implied scopes included.
 
-    Attributes
-    ----------
-    rights
-        Its scopes with what they include.
-    meter
-        None where it has no limits.
-    is_used
-        Set by requests; read and cleared once a second.
+    ``is_used`` is set by requests, and read and cleared once a second.
     """
 
     id: int
@@ -95,13 +79,11 @@ class Holder:
     used_us: int | None = None
     written_us: int = 0
     models: frozenset[str] | None = None
-    """That it is for alone; None for all."""
+    """Models that it is for; None for all."""
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """Session in force, with the rights of its key."""
-
     row: SessionRow
     holder: Holder
     is_used: bool = False
@@ -111,8 +93,6 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class FileKey:
-    """Key that stands in a file of the data folder."""
-
     name: str
     key: str
     scopes: tuple[Right, ...]
@@ -121,7 +101,7 @@ class FileKey:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """Keys and sessions in force: replaced as a whole, so that a request sees one state."""
+    """Keys and sessions in force, replaced as a whole, so that a request sees one state."""
 
     version: int | None = None
     keys: dict[bytes, Holder] = field(default_factory=dict)
@@ -129,21 +109,10 @@ class _Held:
 
 
 class Keyring:
-    """Keys and sessions in force: one look into a dictionary per request.
+    """Keys and sessions in force: one dictionary lookup per request.
 
-    Changes by this process hold at once; those of another one with the next :meth:`refresh`. Without a
-    database, as before it is made, the keys of the files are in force alone.
-
-    Parameters
-    ----------
-    store
-        Where keys and sessions are kept.
-    files
-        Keys in files of the data folder.
-    folder
-        Data folder, from which the file of a revoked key is removed.
-    epoch
-        Clock, seconds since the epoch.
+    Changes by this process hold at once, those of another with the next :meth:`refresh`. Without a
+    database only the keys in files are in force.
     """
 
     def __init__(
@@ -170,10 +139,7 @@ class Keyring:
     def of_folder(cls, folder: Path) -> "Keyring":
         """Keyring of a data folder; missing key files are made.
 
-        Raises
-        ------
-        ConfigError
-            If a key file is empty, or others may read it.
+        ConfigError where one is empty or readable by others.
         """
         files = [
             FileKey(OWNER, load_or_create_key(folder / "key"), ("admin",), "key"),
@@ -182,18 +148,15 @@ class Keyring:
         return cls(AccessStore(folder / "state.db"), files, folder=folder)
 
     def now_us(self) -> int:
-        """Microseconds since the epoch."""
         return int(self._epoch() * 1e6)
 
     # ---- who comes
 
     def by_header(self, authorization: bytes) -> Holder | None:
-        """Holder of the key in an ``Authorization`` header."""
         scheme, _, key = authorization.partition(b" ")
         return self._by_key(key.strip()) if scheme.lower() == b"bearer" else None
 
     def by_key(self, key: str) -> Holder | None:
-        """Holder of a key."""
         return self._by_key(key.encode("utf-8", "replace"))
 
     def job_token(self, authorization: bytes) -> JobTokenRow | None:
@@ -201,7 +164,6 @@ class Keyring:
         return self.store.find_job_token(digest_of(authorization.partition(b" ")[2].strip()))
 
     def by_cookie(self, cookie: str) -> Session | None:
-        """Session of a browser, until its end."""
         digest = _digest(cookie)
         found = self._held.sessions.get(digest)
         if found is None or not hmac.compare_digest(found.row.digest, digest.hex()):
@@ -228,13 +190,11 @@ class Keyring:
         return key if is_new else None
 
     def limit_key(self, name: str, limits: KeyLimits) -> bool:
-        """Set the limits of a key; False where there is none."""
         is_known = self.store.limit_key(name, limits)
         self.refresh()
         return is_known
 
     def revoke_key(self, name: str, *, by: str) -> bool:
-        """Revoke a key, its sessions and file; False without one."""
         file = next((each.file for each in self._files if each.name == name), None)
         if self._folder is not None and file is not None:  # first: a file brings its key back with each start
             (self._folder / file).unlink(missing_ok=True)
@@ -243,7 +203,6 @@ class Keyring:
         return is_known
 
     def open_session(self, holder: Holder, *, address: str, agent: str) -> str:
-        """Value of the cookie of a new session."""
         cookie, now = secrets.token_urlsafe(32), self.now_us()
         until = now + int(SESSION_S * 1e6)
         id_ = secrets.token_hex(6)
@@ -254,23 +213,20 @@ class Keyring:
         return cookie
 
     def use_link(self, token: str) -> Holder | None:
-        """Use a fresh link; the holder of its key, else None."""
+        """Use a fresh link; returns the holder of its key, else None."""
         key_id = self.store.use_link(token, now_us=self.now_us())
         return next((one for one in self._held.keys.values() if one.id == key_id), None)
 
     def end_session(self, id_: str) -> bool:
-        """End a session; False where there is none."""
         was_there = self.store.end_session(id_)
         self.refresh()
         return was_there
 
     def list_sessions(self) -> list[Session]:
-        """Sessions in force, newest first."""
         now = self.now_us()
         return [one for one in self._held.sessions.values() if one.row.until_us > now]
 
     def list_keys(self, *, with_revoked: bool = False) -> list[KeyRow]:
-        """Stored keys, with the last use of now."""
         self.note_use(at_once=True)
         today = int(self._epoch() // DAY_S)
         rows = self.store.list_keys(with_revoked=with_revoked)
@@ -279,14 +235,12 @@ class Keyring:
     def note_write(
         self, key: str, action: str, path: str, *, status: int, address: str, session: str = ""
     ) -> None:
-        """Add a change to the log."""
         at = self.now_us()
         self.store.note_write(WriteRow(0, at, key, action, path[:500], status, address, session))
 
     # ---- once a second
 
     def refresh(self) -> None:
-        """Take up the store's keys and sessions after a change."""
         with self._changing:
             if (version := self.store.version()) is None:
                 return
@@ -326,13 +280,12 @@ class Keyring:
             each.written_us = each.used_us or 0
 
     def close(self) -> None:
-        """Write the last uses, and release the database."""
         with contextlib.suppress(sqlite3.Error):
             self.note_use(at_once=True)
         self.store.close()
 
     def _read(self, version: int | None) -> _Held:
-        """State of the store; what goes on keeps its meter and its last use."""
+        """State of the store; kept entries keep their meter and last use."""
         before = self._held
         holders: dict[bytes, Holder] = {}
         for row in self.store.list_keys():
@@ -352,19 +305,16 @@ class Keyring:
 
 
 def is_job_token(authorization: bytes) -> bool:
-    """Test an ``Authorization`` header for the form of a job's token."""
     scheme, _, token = authorization.partition(b" ")
     return scheme.lower() == b"bearer" and token.strip().startswith(b"orj_")
 
 
 def csrf_token(cookie: str) -> str:
-    """CSRF token of a session, field ``csrf_token`` or X-CSRF-Token header."""
     mac = hmac.new(cookie.encode("utf-8", "replace"), b"outrider csrf", sha256).digest()
     return base64.urlsafe_b64encode(mac).decode().rstrip("=")
 
 
 def is_csrf_token(cookie: str, token: str) -> bool:
-    """Test a form's token against its session."""
     return hmac.compare_digest(token.encode("utf-8", "replace"), csrf_token(cookie).encode())
 
 
@@ -392,7 +342,7 @@ def _holder(row: KeyRow, before: Holder | None) -> Holder:
 
 
 def _is_late(one: Holder | Session, due_us: int) -> bool:
-    """True where a use is not written, and the last that is was before ``due_us``."""
+    """True for an unwritten use whose last written one was before ``due_us``."""
     return (one.used_us or 0) > one.written_us and one.written_us <= due_us
 
 

@@ -18,29 +18,25 @@ _FREE_BYTES = 1_048_576
 """Below this size any ratio is harmless."""
 _FREE_MEMBERS = 64
 _MEMBER_BYTES = 1024
-"""Least that members of a gzip body must hold on average, beyond the first few."""
+"""Least average size of a gzip body's members, beyond the first few."""
 _SPOOL_BYTES = 16_777_216
 _JSON_COSTS = ((b"{", 190), (b"[", 64), (b":", 60), (b",", 36))
-"""Bytes that an object, a list, a member and a further value take in memory, about."""
+"""Approximate memory of an object, a list, a member and a further value."""
 
 
 class ClientGone(Exception):  # noqa: N818 - reads as the event it is
-    """The client closed the connection before its body was complete."""
+    ...
 
 
+_PLAIN = b"identity"
 _KEY_SHARE = 2
 """Part of the byte budget that one key may hold: a half."""
 
 
 class ByteBudget:
-    """Bytes of bodies that may stand in memory at once.
+    """Bytes of bodies in memory, at most half of them of one holder.
 
-    At most half of them are of one holder.
-
-    Parameters
-    ----------
-    most
-        Bound in bytes; a single body is always let through when nothing else is held.
+    A single body passes when nothing else is held.
     """
 
     def __init__(self, most: int) -> None:
@@ -49,7 +45,6 @@ class ByteBudget:
         self._own: dict[str, int] = {}
 
     def take(self, size: int, holder: str = "") -> None:
-        """Hold ``size`` more bytes, or raise 429."""
         own = self._own.get(holder, 0)
         if self.held and self.held + size > self.most:
             raise _busy(f"{self.held} bytes of requests are being worked on, at most {self.most}")
@@ -59,7 +54,6 @@ class ByteBudget:
         self._own[holder] = own + size
 
     def give(self, size: int, holder: str = "") -> None:
-        """Let go of bytes taken before."""
         self.held -= size
         left = self._own.get(holder, 0) - size
         if left > 0:
@@ -75,25 +69,15 @@ def _busy(what: str) -> ProblemError:
 
 @dataclass(frozen=True, slots=True)
 class BodyBounds:
-    """Bounds of one body.
-
-    Parameters
-    ----------
-    max_bytes
-        After decompression.
-    max_ratio
-        Decompressed / compressed bytes; not applied below 1 MiB.
-    setting
-        Name of the setting behind ``max_bytes``.
-    """
+    """Bounds of one body: ``max_bytes`` after decompression, ``max_ratio`` above 1 MiB; ``setting``
+    names the setting behind them."""
 
     max_bytes: int
     max_ratio: int
     setting: str = "limits.body_bytes"
 
 
-def _take_nothing(_: int) -> None:
-    """Count nothing."""
+def _take_nothing(_: int) -> None: ...
 
 
 async def body_parts(
@@ -103,40 +87,19 @@ async def body_parts(
     *,
     take: Callable[[int], None] = _take_nothing,
 ) -> AsyncIterator[bytes]:
-    """Parts of a streaming body, decompressed. The connection holds its sender to a pace.
+    """Parts of a streaming body, decompressed.
 
-    Parameters
-    ----------
-    receive
-        ASGI receive.
-    headers
-        Request headers, names in lower case.
-    bounds
-        Bounds of the whole.
-    take
-        Told of bytes that will stand in memory, before they do; may raise.
-
-    Raises
-    ------
-    ProblemError
-        400 broken compression, 413 too large, 415 unknown Content-Encoding.
-    ClientGone
-        If the connection closes first.
+    ``take`` is called with bytes before these are held, and may raise. ProblemError 400, 413 or 415;
+    ClientGone.
     """
-    encoding = headers.get(b"content-encoding", b"identity").strip().lower().decode("latin-1")
-    declared = headers.get(b"content-length", b"")
-    if declared.isdigit() and int(declared) > bounds.max_bytes:
-        raise _too_large(f"{int(declared)} bytes", bounds)
+    encoding = headers.get(b"content-encoding", _PLAIN).strip().lower().decode("latin-1")
+    _check_declared(headers, bounds)
     inflater = _inflater(encoding, bounds)  # holds a file: closed below
     inflated = sent = 0
     more = True
     try:
         while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            chunk: bytes = message.get("body", b"")
-            more = message.get("more_body", False)
+            chunk, more = await _next_chunk(receive)
             sent += len(chunk)
             if sent > bounds.max_bytes:
                 raise _too_large(f"more than {bounds.max_bytes} bytes", bounds)
@@ -160,21 +123,39 @@ async def read_body(
     *,
     take: Callable[[int], None] = _take_nothing,
 ) -> bytes:
-    """Whole body, decompressed; see `body_parts`."""
-    parts = [part async for part in body_parts(receive, headers, bounds, take=take)]
+    if headers.get(b"content-encoding", _PLAIN) != _PLAIN:
+        return b"".join([part async for part in body_parts(receive, headers, bounds, take=take)])
+    # Without the generator, which costs a single record more than its parsing.
+    _check_declared(headers, bounds)
+    parts: list[bytes] = []
+    size, more = 0, True
+    while more:
+        chunk, more = await _next_chunk(receive)
+        size += len(chunk)
+        if size > bounds.max_bytes:
+            raise _too_large(f"more than {bounds.max_bytes} bytes", bounds)
+        take(len(chunk))
+        parts.append(chunk)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def _check_declared(headers: Mapping[bytes, bytes], bounds: BodyBounds) -> None:
+    declared = headers.get(b"content-length", b"")
+    if declared.isdigit() and int(declared) > bounds.max_bytes:
+        raise _too_large(f"{int(declared)} bytes", bounds)
+
+
+async def _next_chunk(receive: Receive) -> tuple[bytes, bool]:
+    """Bytes of the next message, and whether more follow."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    return message.get("body", b""), message.get("more_body", False)
+
+
 def check_json(body: bytes, most: int) -> None:
-    """Refuse JSON whose objects would take more than ``most`` bytes.
-
-    Told by its punctuation alone.
-
-    Raises
-    ------
-    ProblemError
-        413. Bodies below 1 MiB pass: they cannot become large.
-    """
+    """Refuse (413) JSON whose objects would take more than ``most`` bytes, judged by its punctuation
+    alone; bodies below 1 MiB pass."""
     if len(body) < _FREE_BYTES:
         return
     size = sum(body.count(mark) * cost for mark, cost in _JSON_COSTS)
@@ -188,16 +169,13 @@ def check_json(body: bytes, most: int) -> None:
 
 class _Inflater(Protocol):
     keeps_all: bool
-    """Whether what was fed stays in memory until the end."""
+    """Whether input stays in memory until the end."""
 
-    def feed(self, chunk: bytes, so_far: int) -> bytes:
-        """Bytes that ``chunk`` inflates to; ``so_far`` were inflated before."""
+    def feed(self, chunk: bytes, so_far: int) -> bytes: ...
 
-    def finish(self, so_far: int) -> Iterable[bytes]:
-        """Rest of the output at the end."""
+    def finish(self, so_far: int) -> Iterable[bytes]: ...
 
-    def close(self) -> None:
-        """Let go of what is kept."""
+    def close(self) -> None: ...
 
 
 class _Plain:
@@ -214,8 +192,6 @@ class _Plain:
 
 
 class _Zlib:
-    """gzip (one member after another) and deflate (with zlib's header or raw)."""
-
     keeps_all = False
 
     def __init__(self, name: str, bounds: BodyBounds) -> None:
@@ -262,7 +238,7 @@ class _Zlib:
 
 
 class _Zstd:
-    """Zstandard through Arrow, which has it anyway; inflated at the end, in bounded steps."""
+    """Zstandard through Arrow; inflated at the end, in bounded steps."""
 
     keeps_all = True
 

@@ -42,8 +42,6 @@ class Problem:
 
 
 class ProblemError(OutriderError):
-    """Ends a request with a problem response."""
-
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
         self.problem = problem

@@ -9,41 +9,19 @@ from outrider.dataops.access.store import KeyLimits
 from .problem import Problem, ProblemError, problem
 
 BURST_S = 10.0
-"""Time whose records may come at once, where a key has no bound of its own."""
+"""Time whose records may come at once without a bound of the key's own."""
 DAY_S = 86_400
 
 
 class QuotaExceeded(ProblemError):  # noqa: N818 - reads as the state it is
-    """A key has reached its limit for now."""
+    ...
 
 
 class Meter:
-    """Traffic of a key, held to its limits once per request.
+    """Traffic of a key, checked once per request.
 
-    A token bucket: a request is let in while a token is left, and takes one per record that was accepted. A
-    large one may go into debt, which later ones wait for: over time a key sends no more than its rate.
-
-    Parameters
-    ----------
-    name
-        Of the key.
-    limits
-        At least one of them is given.
-    now
-        Monotonic clock, in seconds.
-    epoch
-        Wall clock, in seconds: a day is one of UTC.
-
-    Examples
-    --------
-    >>> clock = [0.0]
-    >>> meter = Meter("web", KeyLimits(records_per_s=10, burst_records=20), now=lambda: clock[0])
-    >>> meter.admit(); meter.spend(40)
-    >>> try: meter.admit()
-    ... except QuotaExceeded as error: error.problem.headers
-    {'retry-after': '3'}
-    >>> clock[0] += 3
-    >>> meter.admit()
+    A token bucket: a request passes while a token is left and takes one per accepted record, so a large
+    one may go into debt. Days are UTC.
     """
 
     def __init__(
@@ -65,7 +43,6 @@ class Meter:
         self._tokens = self._most
 
     def admit(self) -> None:
-        """Let a request in, or raise QuotaExceeded (429)."""
         rate, most_bytes = self.limits.records_per_s, self.limits.bytes_per_day
         if rate is not None:
             now = self._now()
@@ -78,7 +55,6 @@ class Meter:
             raise self._too_many_bytes(most_bytes)
 
     def take(self, size: int) -> None:
-        """Count the bytes of a body, or raise QuotaExceeded (429)."""
         most = self.limits.bytes_per_day
         if most is not None:
             if self._bytes_today() + size > most:
@@ -86,7 +62,6 @@ class Meter:
             self.day_bytes += size
 
     def spend(self, records: int) -> None:
-        """Count records that were accepted."""
         self._tokens -= records
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 MOST = 200
-"""Kinds that are kept; of more, the one that has not come for longest joins the others of its reason."""
+"""Kinds that are kept; beyond, the one unseen for longest joins the others of its reason."""
 OTHERS = "*"
 _LONGEST = 200  # letters of a name, which anybody may have sent
 
@@ -22,39 +22,21 @@ class RefusedKind:
     """Records refused for one reason."""
 
     model: str
-    """As sent; empty where none could be read."""
     reason: str
     """As in ``outrider_records_rejected_total``."""
     field: str
-    """Column that was wrong; empty for a whole record or body, ``*`` for several that are not kept apart."""
+    """Wrong column; empty for a whole record or body, ``*`` for several folded ones."""
     count: int
     first_us: int
     last_us: int
     example: str | None
-    """Id of the first, where it could be read."""
+    """Id of the first, where readable."""
 
 
 class RefusalBook:
-    """Bounded counts of refused records by model, reason and field.
+    """Bounded counts of refused records by model, reason and field, saved to ``path`` once a second.
 
-    A file, written once a second, keeps them over restarts.
-
-    Parameters
-    ----------
-    path
-        File; None keeps them in memory alone.
-    now_us
-        Clock.
-    written
-        Text as it may stand in the file: the name of a field may hold a value that is redacted.
-
-    Examples
-    --------
-    >>> book = RefusalBook(now_us=lambda: 7)
-    >>> book.note(model="m", reason="schema", field="inputs.age", record_id="a")
-    >>> book.note(model="m", reason="schema", field="inputs.age", record_id="b")
-    >>> [(kind.count, kind.example) for kind in book.listed("m")]
-    [(2, 'a')]
+    ``written`` redacts text for the file: a field's name may hold a redacted value.
     """
 
     def __init__(
@@ -76,7 +58,6 @@ class RefusalBook:
     def note(
         self, *, model: str, reason: str, field: str = "", record_id: str | None = None, count: int = 1
     ) -> None:
-        """Count refused records."""
         now = self._now_us()
         example = None if record_id is None else _clipped(record_id)
         new = RefusedKind(_clipped(model), reason, _clipped(field), count, now, now, example)
@@ -87,13 +68,8 @@ class RefusalBook:
             self._changed = True
 
     def listed(self, model: str | None = None, known: Collection[str] = ()) -> list[RefusedKind]:
-        """Kinds, the newest first.
-
-        Parameters
-        ----------
-        model
-            Only its own, and those of no model that is ``known``: nobody else would see them.
-        """
+        """Kinds, newest first; of ``model`` only its own and those of no ``known`` model, which no
+        one else would see."""
         with self._lock:
             kinds = list(self._kinds.values())
         if model is not None:
@@ -101,7 +77,6 @@ class RefusalBook:
         return sorted(kinds, key=lambda kind: -kind.last_us)
 
     def save(self) -> None:
-        """Write the file if anything was counted since."""
         with self._lock:
             if self._path is None or not self._changed:
                 return
@@ -122,7 +97,7 @@ class RefusalBook:
             log.warning("counts of refused records could not be written: %s", error)
 
     def _add(self, new: RefusedKind) -> None:
-        """Join what there is of the kind; it becomes the last of the dictionary."""
+        """Join an equal kind; it becomes the last of the dictionary."""
         old = self._kinds.pop(_key(new), None)
         self._kinds[_key(new)] = (
             new
@@ -131,7 +106,7 @@ class RefusalBook:
         )
 
     def _fold(self) -> None:
-        """Put the kind that has not come for longest to the others of its reason."""
+        """Fold the kind unseen for longest into the others of its reason."""
         key = next(key for key in self._kinds if key[2] != OTHERS)
         self._add(replace(self._kinds.pop(key), model="", field=OTHERS))
 

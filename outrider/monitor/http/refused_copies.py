@@ -1,7 +1,4 @@
-"""Refused copies of requests, remembered for the page.
-
-A mirror throws the answers away.
-"""
+"""Refused copies of requests, remembered for the page, because a mirror discards the answers."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -26,17 +23,7 @@ _SHOWN_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class RefusedCopy:
-    """Requests refused for one reason, in a row without ten quiet minutes.
-
-    Parameters
-    ----------
-    count
-        Requests since ``first_us``.
-    first_us, last_us
-        Times of the first and of the newest, µs since the epoch.
-    reason
-        What was amiss, and what to do: words of ours alone.
-    """
+    """Requests refused for one reason without ten quiet minutes; ``reason`` has words of ours alone."""
 
     count: int
     first_us: int
@@ -45,19 +32,8 @@ class RefusedCopy:
 
 
 class RefusedCopies:
-    """Application that notes which copies the one behind refuses.
-
-    It stands before the key is looked at, and keeps counts and times alone.
-
-    Parameters
-    ----------
-    app
-        Application behind.
-    is_copy
-        Test for requests that a mirror sends, by method, path and headers.
-    now
-        Clock, seconds since the epoch.
-    """
+    """Application that notes which copies the application behind it refuses; before the key check,
+    keeping only counts and times."""
 
     def __init__(
         self,
@@ -72,7 +48,6 @@ class RefusedCopies:
         self._found: dict[str, RefusedCopy] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and look at the status of its answer."""
         if not self._is_watched(scope):
             await self._app(scope, receive, send)
             return
@@ -85,7 +60,7 @@ class RefusedCopies:
         await self._app(scope, receive, look)
 
     def newest(self) -> list[RefusedCopy]:
-        """Reasons of the last ten minutes, the newest first."""
+        """Reasons of the last ten minutes, newest first."""
         since = (self._now() - _SHOWN_S) * 1e6
         found = [one for one in tuple(self._found.values()) if one.last_us >= since]
         return sorted(found, key=lambda one: -one.last_us)

@@ -11,53 +11,36 @@ from .keyring import Holder, Keyring, Session
 from .problem import Problem, ProblemError, problem
 
 GOES_ON = "goes_on"
-"""Set by a route in ``request.state``: the request continues a change that is in the log of writes."""
+"""Set by a route in ``request.state``: the request continues a logged change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Sender of a request, as ``request.state.visitor`` for routes.
-
-    Attributes
-    ----------
-    holder
-        Of the key; None on routes that are open to everybody.
-    address
-        Of the sender, which a trusted proxy may have told.
-    """
+    """Sender of a request, as ``request.state.visitor`` for routes; ``holder`` is None on open routes,
+    ``address`` as a trusted proxy gave it."""
 
     address: str
     holder: Holder | None = None
     session: Session | None = None
     token: JobTokenRow | None = None
-    """Of a job that is trained outside; it may do nothing but what its job needs."""
+    """Token of a job that is trained outside, which allows only what its job needs."""
 
     @property
     def name(self) -> str:
-        """Name of the key, or the job."""
         if self.token is not None:
             return self.token.job
         return self.holder.name if self.holder else ""
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Sender of a request that came through the gate."""
     found: Visitor | None = getattr(request.state, "visitor", None)
     return found or Visitor("")
 
 
 def of_job(visitor: Visitor, job: str | None, *, model: str | None = None) -> str | None:
-    """Job of a request; a token's own alone, and a key's models.
+    """Job of a request, within the token's job or the key's models.
 
-    Parameters
-    ----------
-    job
-        That the request names; None for that of the token.
-
-    Raises
-    ------
-    ProblemError
-        401 for the token of another job or model, 403 for a key of other models.
+    ProblemError 401 for another job's token, 403 for a key of other models.
     """
     token, holder = visitor.token, visitor.holder
     if holder is not None and holder.models is not None and model is not None and model not in holder.models:
@@ -72,7 +55,6 @@ def of_job(visitor: Visitor, job: str | None, *, model: str | None = None) -> st
 
 
 def wrong_token(why: str) -> Problem:
-    """The 401 of a token that is used twice, late or elsewhere."""
     return problem(
         401,
         f"the job token is not valid here: {why}",
@@ -90,7 +72,6 @@ def sessions_for(keyring: Keyring, visitor: Visitor) -> list[Session]:
 
 
 def end_session_for(keyring: Keyring, visitor: Visitor, id_: str) -> Session:
-    """End a session that a visitor may see, or raise NotFound."""
     found = next((one for one in sessions_for(keyring, visitor) if one.row.id == id_), None)
     if found is None or not keyring.end_session(id_):
         raise NotFound(f"no session {id_!r} is in force; GET /v1/sessions lists them")

@@ -1,7 +1,4 @@
-"""Arrow IPC streams from strangers.
-
-Whole, bounded, and checked before any value is touched.
-"""
+"""Arrow IPC streams from strangers: whole, bounded, and checked before any value is touched."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -39,31 +36,7 @@ def read_stream(
     models: Collection[str],
     rejected: Rejections,
 ) -> list[RequestPart]:
-    """Parts of an Arrow IPC stream with full column names.
-
-    One per model and batch of the stream.
-
-    Parameters
-    ----------
-    body
-        The stream. Its buffers may not be compressed (they would escape the limits on size); compress the
-        request with Content-Encoding instead.
-    kind
-        Whether its rows are records or labels.
-    max_records
-        Most rows in one request.
-    max_bytes
-        Most bytes of its columns without their dictionaries.
-    default_model
-        Model, unless a column ``model`` or the schema's metadata ``outrider.model`` names it.
-    models
-        Names of known models; rows of others are added to ``rejected``.
-
-    Raises
-    ------
-    ProblemError
-        400 for a stream that is truncated, malformed or has unknown columns; 413 for too much of anything.
-    """
+    """Parts by model and batch; compressed buffers are refused, since they escape the limits on size."""
     if not body.endswith(_END):
         raise bad("the stream is truncated: its end-of-stream marker is missing")
     check_messages(body)
@@ -102,21 +75,7 @@ def read_known_stream(
     needed: Callable[[str], tuple[str, ...]] = lambda _: (),
     names_groups: Callable[[str, str], bool] = lambda *_: False,
 ) -> list[RequestPart] | None:
-    """Parts of a stream whose columns all fit, or None.
-
-    None: see `read_stream`.
-
-    Parameters
-    ----------
-    schema
-        Schema of a model's records, and its digest; KeyError for a model that is not known.
-    received_us
-        Time of receipt.
-    needed
-        Inputs of a model of which a record with inputs needs at least one.
-    names_groups
-        Test for columns of a model whose texts a database must be able to store.
-    """
+    """Parts of a stream whose columns all fit the schema; None: `read_stream` has to look at it."""
     if not body.endswith(_END):
         return None
     check_messages(body)
@@ -156,7 +115,7 @@ def read_known_stream(
 def _with_texts(
     batch: pa.RecordBatch, first: int, model: str, rejected: Rejections
 ) -> tuple[pa.RecordBatch, Rows]:
-    """Validated batch without the rows whose texts are none, and the places of its rows."""
+    """Validated batch without the rows whose texts are not UTF-8, and the places of its rows."""
     places = np.arange(first, first + batch.num_rows)
     try:
         batch.validate(full=True)
@@ -183,7 +142,7 @@ def _with_texts(
 def _parts(
     batch: pa.RecordBatch, places: Rows, kind: Kind, model: str, models: Collection[str], rejected: Rejections
 ) -> Iterator[RequestPart]:
-    """One part per known model; any number of names cost no more than a sort."""
+    """One part per known model; any number of names costs no more than a sort."""
     if batch.num_rows == 0:
         return
     at = batch.schema.get_field_index("model")
@@ -224,7 +183,7 @@ def _part(batch: pa.RecordBatch, indices: list[int], kind: Kind, model: str) -> 
 
 
 def _opened(array: pa.Array, field: pa.Field) -> pa.Array:
-    """Column of payloads where bytes or references came, else the column."""
+    """Column of payloads where bytes or references came."""
     media_type = (field.metadata or {}).get(MEDIA_TYPE)
     try:
         found = from_arrow(array, None if media_type is None else media_type.decode("utf-8", "replace"))
@@ -253,7 +212,7 @@ def _check_names(schema: pa.Schema, kind: Kind) -> None:
 
 
 def _check_fields(name: str, kind: pa.DataType) -> None:
-    """Refuse what Python could not read later: names of nested fields that stand twice or are no text."""
+    """Refuse what Python could not read later: nested fields that share a name."""
     names = [kind.field(index).name for index in range(kind.num_fields)]
     if pa.types.is_struct(kind) and len(set(names)) < len(names):
         raise bad(f"an element of column {name[:256]!r} has two fields of one name")

@@ -16,7 +16,7 @@ from outrider.monitor.http.problem import ProblemError, problem
 MAX_MESSAGES = 4096
 """Batches of one stream; each costs some time, however few rows it has."""
 MAX_FIELDS = 4096
-"""Columns of one stream, with the fields within them."""
+"""Columns of one stream, nested fields included."""
 _MAX_BUFFERS = 100_000
 _FREE_BYTES = 1_048_576
 _CONTINUATION = 0xFFFFFFFF
@@ -27,35 +27,14 @@ Bytes: TypeAlias = bytes | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Inflation:
-    """Bounds of compressed buffers.
-
-    Parameters
-    ----------
-    max_bytes
-        Of all buffers, inflated.
-    max_ratio
-        Times the stream's own bytes; not applied below 1 MiB.
-    """
+    """Bounds of compressed buffers: bytes in all, and times the stream's own bytes (from 1 MiB on)."""
 
     max_bytes: int
     max_ratio: int
 
 
 def check_messages(stream: Bytes, inflation: Inflation | None = None) -> None:
-    """Check the messages of a stream by their headers.
-
-    Parameters
-    ----------
-    stream
-        The whole stream.
-    inflation
-        Bounds of compressed buffers; None refuses them.
-
-    Raises
-    ------
-    ProblemError
-        400 for a header that cannot be read or compressed buffers; 413 for too much of anything.
-    """
+    """Check a stream by the headers of its messages; without `inflation` compressed buffers are refused."""
     inflated = buffers = 0
     try:
         for number, (message, body) in enumerate(_messages(stream)):
@@ -79,7 +58,6 @@ def check_messages(stream: Bytes, inflation: Inflation | None = None) -> None:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Check the number of fields, nested ones too; ProblemError (413)."""
     left = MAX_FIELDS
     pending = [field.type for field in schema] if len(schema) <= left else []
     if not pending and len(schema):
@@ -93,18 +71,7 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def decoded_bytes(array: pa.Array) -> int:
-    """Bytes of an array without its dictionaries, at least one a row.
-
-    Raises
-    ------
-    ProblemError
-        400 for views and run-end encoding, whose rows may share any number of values.
-
-    Examples
-    --------
-    >>> decoded_bytes(pa.array(["a" * 1000] * 500).dictionary_encode())
-    502000
-    """
+    """Bytes of an array without its dictionaries, at least one a row; views and run-ends are refused."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return decoded_bytes(array.storage)
@@ -124,7 +91,6 @@ def decoded_bytes(array: pa.Array) -> int:
 
 
 def check_decoded(batch: pa.RecordBatch, so_far: int, most: int, setting: str) -> int:
-    """Decoded bytes so far with a validated batch; ProblemError (413) beyond ``most``."""
     for array in batch.columns:
         so_far += decoded_bytes(array)
         if so_far > most:
@@ -133,7 +99,6 @@ def check_decoded(batch: pa.RecordBatch, so_far: int, most: int, setting: str) -
 
 
 def bad(reason: str) -> ProblemError:
-    """The 400 of a stream that cannot be read."""
     return ProblemError(problem(400, f"Arrow body: {reason}"))
 
 
@@ -176,7 +141,6 @@ def _check_inflated(inflated: int, sent: int, bounds: Inflation) -> None:
 
 
 def _messages(stream: Bytes) -> Iterator[tuple[Bytes, int]]:
-    """Header of each message, and where its body begins."""
     position = 0
     while position < len(stream):
         marker, size = struct.unpack_from("<Ii", stream, position)
@@ -197,7 +161,7 @@ def _messages(stream: Bytes) -> Iterator[tuple[Bytes, int]]:
 
 
 def _compressed_batch(message: Bytes) -> int | None:
-    """Position of a message's batch where its buffers are compressed."""
+    """Position of a message's batch if its buffers are compressed."""
     root = struct.unpack_from("<I", message)[0]
     type_at, header_at = _field(message, root, 1), _field(message, root, 2)
     header_type = message[type_at] if type_at else 0
@@ -211,7 +175,7 @@ def _compressed_batch(message: Bytes) -> int | None:
 
 
 def _inflated_sizes(stream: Bytes, message: Bytes, header: int, body: int) -> Iterator[int]:
-    """Size that each buffer of a compressed batch states for its inflated bytes."""
+    """Inflated size that each buffer of a compressed batch states."""
     vector_at = _field(message, header, 2)
     if not vector_at:
         return
@@ -226,7 +190,7 @@ def _inflated_sizes(stream: Bytes, message: Bytes, header: int, body: int) -> It
 
 
 def _field(message: Bytes, table: int, index: int) -> int:
-    """Position of a field of a flatbuffer table, 0 when it is absent."""
+    """Position of a field of a flatbuffer table, 0 if it is absent."""
     vtable = table - struct.unpack_from("<i", message, table)[0]
     if vtable < 0:
         raise struct.error("vtable outside the message")

@@ -1,9 +1,4 @@
-"""Intake routes as a raw ASGI application before FastAPI.
-
-Measured several times as fast.
-
-Every intake (`outrider.monitor.intake.protocols`) answers only after the durable commit.
-"""
+"""Intake routes as a raw ASGI application in front of FastAPI, measured several times as fast."""
 
 import asyncio
 import logging
@@ -53,25 +48,13 @@ log = logging.getLogger(__name__)
 _IN_THREAD_BYTES = 32_768
 """Larger bodies are decoded in a thread, so that the event loop keeps answering."""
 _QUICK_BYTES = 262_144
-"""Larger ones also where they fit as they are."""
+"""Larger bodies are decoded in a thread even on the fast path."""
 _DISK_RETRY_S = 5
 
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """Bounds of one request.
-
-    Parameters
-    ----------
-    max_bytes
-        After decompression.
-    max_ratio
-        How many times it may inflate.
-    of_models
-        ``max_bytes`` of models that have their own.
-    max_parsed
-        Bytes that a JSON body may take as objects.
-    """
+    """Bounds of one request: bytes after decompression, inflation ratio, bytes of parsed JSON objects."""
 
     max_bytes: int
     max_ratio: int
@@ -84,7 +67,6 @@ class BodyLimits:
         return max(self.max_bytes, *self.of_models.values(), 0)
 
     def check(self, models: Iterable[str], size: int) -> None:
-        """Raise a ProblemError (413) for a body above a model's bound."""
         for model in models:
             most = self.of_models.get(model, self.max_bytes)
             if size > most:
@@ -95,29 +77,7 @@ class BodyLimits:
 
 
 class HotRoutes:
-    """Intake routes; everything else goes to ``app``.
-
-    Parameters
-    ----------
-    app
-        Application behind.
-    intakes
-        Asked in order whether a request is theirs.
-    decoder
-        Turns columns into blocks.
-    writer
-        Makes blocks durable.
-    limits
-        Bounds of a body.
-    budget
-        Bytes of bodies in memory, all requests together.
-    metrics
-        Where it counts.
-    refusals
-        Where it notes refused records.
-    now_us
-        Clock for the time of receipt.
-    """
+    """Intake routes, answered after the durable commit; everything else goes to ``app``."""
 
     def __init__(
         self,
@@ -155,7 +115,6 @@ class HotRoutes:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer an intake's request, or pass other requests on."""
         intake, headers = None, {}
         if scope["type"] == "http":
             headers = dict(scope["headers"])
@@ -234,7 +193,7 @@ class HotRoutes:
         if meter is not None:
             meter.spend(decoded.accepted)
         is_records = reading.kind == "records"
-        if is_records:
+        if is_records and decoded.rejected:
             self._note(decoded.rejected)
         if decoded.rejected and not decoded.accepted and not isinstance(intake, SpeaksErrors):
             raise ProblemError(_nothing_taken(decoded))
@@ -334,7 +293,7 @@ class HotRoutes:
 
 
 def _check_models(named: Iterable[str], models: frozenset[str] | None) -> None:
-    """Refuse a request with a record of a model that its key is not for, whole."""
+    """Refuse the whole request if one record is of a model that its key is not for."""
     if models is None:
         return
     if others := sorted(model for model in named if model not in models):

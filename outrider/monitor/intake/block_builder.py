@@ -1,7 +1,4 @@
-"""Columns of one model's records as blocks.
-
-Rows that do not fit are left out and named.
-"""
+"""Blocks of one model's records; rows that do not fit are left out and named."""
 
 import threading
 
@@ -22,24 +19,14 @@ from .schema_book import KIND, SchemaBook
 from .system_columns import LABEL_SYSTEM
 
 BLOCK_ROWS = 8192
-"""Larger requests become several blocks, so that nobody downstream meets a giant one."""
+"""Larger requests become several blocks."""
 MAX_CELLS = 20_000_000
 """Rows x columns of one request: a small body of sparse records must not become gigabytes of nulls."""
 _PASSES = 4
 
 
 class BlockBuilder:
-    """Builder of blocks that teaches the schema book new columns.
-
-    Only good records teach.
-
-    Parameters
-    ----------
-    book
-        Columns of each model.
-    max_columns, max_depth, max_elements
-        Bounds of ``[limits]``.
-    """
+    """Builder of blocks that teaches the schema book new columns; only good records teach."""
 
     def __init__(
         self, book: SchemaBook, *, max_columns: int, max_depth: int, max_elements: int = 100_000
@@ -51,19 +38,11 @@ class BlockBuilder:
 
     @property
     def is_busy(self) -> bool:
-        """True while a thread builds a block."""
         return self._lock.locked()
 
     def build(
         self, part: RequestPart, *, kind: Kind, received_us: int
     ) -> tuple[list[PendingBlock], list[FaultyRows]]:
-        """Blocks of the fitting rows, and the faults of the others.
-
-        Raises
-        ------
-        ProblemError
-            413 when the rows would fill too many cells.
-        """
         rows = len(part.indices)
         columns = len(self._glance(kind, part.model)[0])
         if rows * columns > MAX_CELLS:
@@ -90,21 +69,19 @@ class BlockBuilder:
         return blocks, faults
 
     def fitting(self, known: PendingBlock) -> list[PendingBlock]:
-        """Blocks of records that have been found to fit."""
         blocks = known.pieces(min(BLOCK_ROWS, self._book.rows_at_once(known.model)))
         for block in blocks:
             self._weigh(block)
         return blocks
 
     def _weigh(self, block: PendingBlock) -> None:
-        """Count the values of columns whose type is open."""
         if names := self._book.open_columns(block.kind, block.model):
             self._book.weigh(block.kind, block.model, block.values_of(names))
 
     def _build(
         self, part: RequestPart, rows: Rows, kind: Kind, received_us: int, cells: int
     ) -> tuple[list[PendingBlock], list[FaultyRows], int]:
-        """Build one block of ``part``, its rows called ``rows`` in the faults; cells for its rare fields."""
+        """One block of ``part``, whose rows the faults call ``rows``; cells spent on its rare fields."""
         faults: list[FaultyRows] = []
         admitted = self._admitted(kind, part.model)
         for attempt in range(_PASSES):
@@ -141,7 +118,7 @@ class BlockBuilder:
         return [block], faults, drawn.aside * ASIDE_CELLS
 
     def _admitted(self, kind: Kind, model: str) -> frozenset[str]:
-        """Fields that are no longer rare: where there is no room, columns that are make way."""
+        """Fields that are no longer rare; without room, rarer columns make way."""
         admitted: set[str] = set()
         for name in self._book.proven(kind, model):
             if self._limits.room(self._schema(kind, model)[0]) <= len(admitted):
@@ -154,18 +131,16 @@ class BlockBuilder:
         return frozenset(admitted)
 
     def forget(self, kind: Kind, model: str, name: str) -> bool:
-        """Drop a learned column; False where there was none."""
         with self._lock:
             found = self._book.forget(kind, model, name)
             self._schemas.pop((kind, model), None)
         return found
 
     def schema(self, model: str) -> tuple[pa.Schema, str]:
-        """Schema of a model's records now, and its digest. Does not wait for a block under way."""
         return self._glance("records", model)[1:]
 
     def _glance(self, kind: Kind, model: str) -> tuple[dict[str, pa.DataType], pa.Schema, str]:
-        """As `_schema`, for those who do not hold the lock: what they see may be old in a moment."""
+        """As `_schema`, without the lock: may be old in a moment."""
         cached = self._schemas.get((kind, model))
         if cached is None and self._lock.acquire(blocking=False):
             try:
@@ -175,7 +150,7 @@ class BlockBuilder:
         return cached or self._made(kind, model)
 
     def _schema(self, kind: Kind, model: str) -> tuple[dict[str, pa.DataType], pa.Schema, str]:
-        """Known columns, Arrow schema and its digest; made once per change. For holders of the lock."""
+        """Known columns, schema and digest, made once per change; for holders of the lock."""
         cached = self._schemas.get((kind, model))
         if cached is None:
             cached = self._schemas[kind, model] = self._made(kind, model)

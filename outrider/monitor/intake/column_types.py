@@ -1,9 +1,6 @@
-"""Column types at the border.
+"""Column types at the border: allowed values, how a type is learned, messages on misfits.
 
-The values that each allows, how it is learned, and the messages on a misfit.
-
-Whole columns are converted at once; only when that fails is every value looked at, so that one bad record
-is told apart from its neighbours.
+Whole columns are converted at once; only when that fails is every value looked at.
 """
 
 import math
@@ -19,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.batch import TIME
-from outrider.assertions.columns import is_tensor, tensor_array, tensor_type, values_of
+from outrider.assertions.batch.columns import is_tensor, tensor_array, tensor_type, values_of
 from outrider.dataops.payloads.columns import (
     NULLABLE,
     PAYLOAD,
@@ -50,25 +47,7 @@ _MOST_FLOAT = sys.float_info.max
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Arrow type of a declared column type.
-
-    Parameters
-    ----------
-    text
-        ``int``, ``float``, ``bool``, ``string``, ``timestamp``, ``tensor(8, 8)``, ``list(float)``, or
-        ``list(left: float, label: string)`` for lists of objects; ``image(28, 28)``, ``text`` and
-        ``binary`` for payloads. A ``?`` at its end says that a record may lack it.
-
-    Raises
-    ------
-    ValueError
-        If it is none of these.
-
-    Examples
-    --------
-    >>> parse_type("float"), describe(parse_type("tensor(8, 8)"))
-    (DataType(double), 'tensor(8, 8)')
-    """
+    """Arrow type of a declared column type; a ``?`` at its end says that a record may lack it."""
     text = text.removesuffix(NULLABLE)
     if text in _SIMPLE:
         return _SIMPLE[text]
@@ -86,7 +65,6 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def _parse_element(inner: str, text: str) -> pa.DataType:
-    """Type of the elements of a declared list."""
     fields = [[word.strip() for word in part.rpartition(":")[::2]] for part in inner.split(",")]
     unknown = [kind for _, kind in fields if kind not in _SIMPLE]
     if unknown:
@@ -118,7 +96,6 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def nulls(rows: int, kind: pa.DataType) -> pa.Array:
-    """Column of ``rows`` nulls."""
     if not is_tensor(kind):
         return pa.nulls(rows, kind)
     return pa.ExtensionArray.from_storage(kind, pa.nulls(rows, kind.storage_type))
@@ -127,24 +104,9 @@ def nulls(rows: int, kind: pa.DataType) -> pa.Array:
 def convert(
     values: Values, known: pa.DataType | None, *, declared: bool, depth: int = 16
 ) -> tuple[pa.Array | None, Misfits]:
-    """Convert values to one type, and name the misfit rows.
+    """Column of one type, null where a row is bad, and the misfit rows.
 
-    Parameters
-    ----------
-    values
-        Python values (None is null) or an Arrow array.
-    known
-        Type that the column has so far; None learns it from the first value.
-    declared
-        Whether the type was declared, and so may not be widened from int to float.
-    depth
-        Deepest nesting of lists that is looked at.
-
-    Returns
-    -------
-    tuple
-        The column, null where a row is bad (None when nothing is known and every value is null), and the
-        misfits. Its type differs from ``known`` only where int was widened to float.
+    Its type differs from ``known`` only where int was widened to float; None if all values are null.
     """
     if isinstance(values, pa.Array):
         array = cast_arrow(values, known, declared=declared)
@@ -168,7 +130,6 @@ def convert(
 
 
 def nested_rows(array: pa.Array) -> list[Any]:
-    """Rows of a tensor column as nested lists."""
     shape = tuple(array.type.shape)
     if len(shape) == 1:
         flat: list[Any] = array.storage.to_pylist()
@@ -217,7 +178,7 @@ _PYTHON = {pa.int64(): int, pa.bool_(): bool, pa.string(): str, TIME: datetime}
 
 
 def _apart(values: list[Any], kind: pa.DataType, depth: int) -> tuple[pa.Array, Misfits]:
-    """Column of the values that fit, and those that do not; their reasons cost something only when read."""
+    """Column of the values that fit, and the misfits; their reasons are worked out only when read."""
     types = _types_of(kind) | _NONE
     bad = [row for row, value in enumerate(values) if type(value) not in types]
     fitting = _without(values, bad)
@@ -261,7 +222,6 @@ def _types_of(kind: pa.DataType) -> set[type]:
 
 
 def _test_of_misfits(kind: pa.DataType, depth: int) -> Callable[[Any], Any]:
-    """Test of values that are of a type which may fit."""
     if kind == pa.float64():
         return lambda value: not -_MOST_FLOAT <= value <= _MOST_FLOAT  # NaN, or what becomes infinite
     if kind == pa.int64():
@@ -274,7 +234,6 @@ def _test_of_misfits(kind: pa.DataType, depth: int) -> Callable[[Any], Any]:
 
 
 def _misfit(value: Any, kind: pa.DataType, depth: int) -> str:
-    """Fault of a value; empty for a fitting one."""
     try:
         _fit(value, kind, depth)
     except ValueError as error:
@@ -283,7 +242,6 @@ def _misfit(value: Any, kind: pa.DataType, depth: int) -> str:
 
 
 def _fit(value: Any, kind: pa.DataType, depth: int) -> Any:
-    """Value as the type wants it; ValueError says what was expected and what came."""
     python = type(value)
     if isinstance(value, Payload) and is_payload(kind):
         return value
@@ -348,7 +306,7 @@ def _holds_numbers(nested: list[Any], depth: int) -> bool:
 
 
 def _tensor_column(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Tensor column of lists or arrays; None when they are uneven, of another shape, or not finite."""
+    """Tensor column; None when values are uneven, of another shape, or not finite."""
     shape = tuple(kind.shape)
     missing = np.array([value is None for value in values])
     if missing.all():
@@ -367,10 +325,7 @@ def _tensor_column(values: list[Any], kind: pa.DataType) -> pa.Array | None:
 
 
 def cast_arrow(array: pa.Array, known: pa.DataType | None, *, declared: bool) -> pa.Array | None:
-    """Whole Arrow column in its border type, or None.
-
-    Scalars or tensors; None means that every value must be looked at.
-    """
+    """Arrow column cast whole; None: every value must be looked at."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = array.type

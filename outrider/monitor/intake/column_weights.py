@@ -1,9 +1,7 @@
-"""Weight of a learned column's type: votes of its first values.
-
-A thousand values, each with one vote.
+"""Types of learned columns, decided by the votes of their first thousand values.
 
 The first value alone would decide by chance, and one odd record would lock out all that follow. Until a
-column is settled another type takes its place as soon as it has as many values, and one more for each change
+column is settled another type takes its place as soon as it has as many votes, and one more for each change
 before, so that a column that alternates comes to rest.
 """
 
@@ -17,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions.batch import TIME
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.dataops.payloads.columns import PAYLOAD, Payload
 from outrider.dataops.redaction.texts import is_text
 
@@ -25,10 +23,9 @@ from .column_types import describe, is_list, nested_rows
 from .list_columns import Bounds, convert_column
 
 SETTLED = 1000
-"""Values after which the type of a column is settled."""
 _MOST_RIVALS = 16
 _LOOKED_AT = 1000
-"""Values of another type in one block that are looked at."""
+"""Misfit values of one block whose type is looked at."""
 _NUMBERS = (pa.int64(), pa.float64())
 _PLAIN: dict[type, pa.DataType] = {
     bool: pa.bool_(),
@@ -42,43 +39,29 @@ _PLAIN: dict[type, pa.DataType] = {
 
 @dataclass(slots=True)
 class Weight:
-    """Votes on the type of one column.
-
-    Attributes
-    ----------
-    own
-        Values of the type that it has.
-    rivals
-        Values of others, by `type_key`: stored before the type changed, or refused.
-    changes
-        How often the type changed.
-    before
-        Values that came while the field had no column of its own.
-    """
-
     own: int = 0
+    """Values of the type that the column has."""
     rivals: dict[str, int] = field(default_factory=dict)
+    """Values of other types, by `type_key`: stored before the type changed, or refused."""
     changes: int = 0
     before: int = 0
+    """Values that came while the field had no column of its own."""
 
     @property
     def values(self) -> int:
-        """All votes."""
         return self.own + sum(self.rivals.values())
 
     @property
     def is_settled(self) -> bool:
-        """True where the type stays, but for widening."""
         return self.values >= SETTLED
 
     def add(self, votes: Mapping[str, int]) -> None:
-        """Count refused values; of very many types only some are remembered."""
+        """Count refused values; only some of very many types are remembered."""
         for rival, count in votes.items():
             if rival in self.rivals or len(self.rivals) < _MOST_RIVALS:
                 self.rivals[rival] = self.rivals.get(rival, 0) + count
 
     def change(self, old: pa.DataType, new: pa.DataType) -> None:
-        """Let a rival take the column's place."""
         own = self.rivals.pop(type_key(new), 0)
         if self.own:
             self.rivals[type_key(old)] = self.rivals.get(type_key(old), 0) + self.own
@@ -87,15 +70,7 @@ class Weight:
 
 
 def type_key(kind: pa.DataType) -> str:
-    """Name of types that share one column without a change.
-
-    Integers and floats are one.
-
-    Examples
-    --------
-    >>> type_key(pa.int64()), type_key(pa.bool_()), type_key(pa.list_(pa.float64()))
-    ('number', 'bool', 'list(number)')
-    """
+    """Name of types that share one column without a change: integers and floats are one."""
     if is_list(kind) and kind.value_type in _NUMBERS:
         return "list(number)"
     return "number" if kind in _NUMBERS else describe(kind)
@@ -103,14 +78,12 @@ def type_key(kind: pa.DataType) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rival:
-    """A type that values have which do not fit their column."""
-
     kind: pa.DataType
     rows: list[int]
 
 
 def rivals(values: list[Any] | pa.Array, rows: Iterable[int], known: pa.DataType) -> dict[str, Rival]:
-    """Types of misfit values in ``rows``. Values that fit no column have none."""
+    """Types of misfit values in ``rows``, for those that fit any column."""
     rows = list(rows)[:_LOOKED_AT]
     if isinstance(values, pa.Array):
         taken = values.take(pa.array(rows, pa.int64()))

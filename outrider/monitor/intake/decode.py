@@ -1,7 +1,4 @@
-"""From a request body to blocks for the journal.
-
-Good records are kept, bad ones named with their reason.
-"""
+"""From a request body to blocks for the journal; bad records are named with their reason."""
 
 import json
 import math
@@ -74,15 +71,12 @@ _HINTS = {
 
 @dataclass(slots=True)
 class Decoded:
-    """Contents of a body."""
-
     blocks: list[PendingBlock] = field(default_factory=list)
     rejected: Rejections = field(default_factory=Rejections)
     halves: list[PendingHalf] = field(default_factory=list)
 
     @property
     def accepted(self) -> int:
-        """Records in all blocks, and sides of records."""
         count = 0
         for block in self.blocks:
             count += block.rows
@@ -92,21 +86,7 @@ class Decoded:
 
 
 class Decoder:
-    """Turns bodies into blocks; safe to use from several threads.
-
-    Parameters
-    ----------
-    book
-        Columns of each model; grows as records bring new ones.
-    erased
-        Records and subjects of which nothing is taken any more.
-    max_records, max_columns, max_depth, max_elements
-        Bounds of ``[limits]``.
-    max_bytes
-        Bound of Arrow columns without their dictionaries: that of a body.
-    near
-        Finds known names that are like a misspelt one.
-    """
+    """Turns bodies into blocks; safe to use from several threads."""
 
     def __init__(
         self,
@@ -134,16 +114,13 @@ class Decoder:
 
     @property
     def is_busy(self) -> bool:
-        """True while another thread builds a block. Decoding now would wait for that thread."""
+        """True while another thread builds a block, which decoding now would wait for."""
         return self._builder.is_busy
 
     def read_known(
         self, body: bytes, *, form: Form, model: str | None, received_us: int
     ) -> list[RequestPart] | None:
-        """Parts of records that fit the known columns, or None.
-
-        Of one model, without a change; None: see `read`.
-        """
+        """Parts of records of one model that fit the known columns; None: see `read`."""
         if form == "arrow":
             return read_known_stream(
                 body,
@@ -172,24 +149,7 @@ class Decoder:
     def read(
         self, body: bytes, *, kind: RecordKind, form: Form, model: str | None = None
     ) -> tuple[list[RequestPart], Rejections]:
-        """Columns of a body by model, and its unreadable records.
-
-        Parameters
-        ----------
-        body
-            Decompressed bytes.
-        kind
-            Whether they are records or labels.
-        form
-            JSON (an object or an array), JSON lines, an Arrow IPC stream, or JSON framed with parts.
-        model
-            Model of the records that do not name one.
-
-        Raises
-        ------
-        ProblemError
-            If the body as a whole cannot be read (400), or holds too many records (413).
-        """
+        """Columns of a body by model, and its unreadable records; a ProblemError if none can be read."""
         rejected = Rejections(self._near)
         if form == "arrow":
             parts = read_stream(
@@ -217,7 +177,7 @@ class Decoder:
         received_us: int,
         halves: Sequence[HalfPart] = (),
     ) -> Decoded:
-        """Build blocks of columns from any reader. Misfit rows join the rejected."""
+        """Build blocks; misfit rows join ``rejected``."""
         decoded = Decoded(rejected=Rejections(self._near) if rejected is None else rejected)
         for given in parts:
             part = self._without_erased(decoded, given)
@@ -234,9 +194,8 @@ class Decoder:
         return decoded
 
     def _without_erased(self, decoded: Decoded, part: RequestPart) -> RequestPart:
-        """Rows of a part that were not erased; the others are refused."""
         faults = self._erased.faults(part)
-        if not faults:
+        if faults is None:
             return part
         _refuse(decoded.rejected, part, faults.groups, are_erased=True)
         stay = np.flatnonzero(~faults.is_bad).tolist()
@@ -246,14 +205,10 @@ class Decoder:
         return RequestPart(part.model, indices, {}, known=without_rows(part.known, faults.rows.tolist()))
 
     def schema(self, model: str) -> tuple[pa.Schema, str]:
-        """Schema of a model's records now, and its digest."""
         return self._builder.schema(model)
 
     def forget(self, kind: RecordKind, model: str, name: str) -> bool:
-        """Drop a learned column; False where there was none.
-
-        Its next value learns it anew.
-        """
+        """Drop a learned column; its next value learns it again."""
         return self._builder.forget(kind, model, name)
 
     def _schema(self, model: str) -> tuple[pa.Schema, str]:
@@ -271,7 +226,6 @@ class Decoder:
     def _framed(
         self, body: bytes, kind: RecordKind, model: str | None, rejected: Rejections
     ) -> list[RequestPart]:
-        """Columns of a framed body: its records, with the bytes of the parts in their places."""
         framed, parts = split_frames(body)
         envelopes, indices = self._envelopes(framed, kind, "json", rejected)
         whole: list[Envelope] = []
@@ -292,7 +246,6 @@ class Decoder:
     def _envelopes(
         self, body: bytes, kind: RecordKind, form: Form, rejected: Rejections
     ) -> tuple[list[Envelope], list[int]]:
-        """Parsed records and their indices; those that do not parse are added to ``rejected``."""
         if form == "lines" and body.count(b"\n") >= self._max_records * 2:
             self._too_many(body.count(b"\n"))
         try:  # the fast path: everything is as it should be
@@ -314,7 +267,7 @@ class Decoder:
     def _one_by_one(
         self, body: bytes, kind: RecordKind, form: Form, rejected: Rejections
     ) -> tuple[list[Any], list[int]]:
-        """Records, and what is no object; what the fast parser cannot read is read slowly."""
+        """Records parsed one at a time, the slow parser taking what the fast one refuses."""
         raws: Sequence[bytes | msgspec.Raw]
         raws = list(filter(bytes.strip, body.split(b"\n"))) if form == "lines" else _elements(body)
         self._too_many(len(raws))
@@ -364,7 +317,7 @@ class Decoder:
         form: Form,
         rejected: Rejections,
     ) -> tuple[list[Any], list[int]]:
-        """Values that the fast parser cannot read, and their places; all at once where that goes."""
+        """Values that the fast parser refuses, and their places; parsed at once if possible."""
         parsed = _at_once([raws[at] for at in places])
         if parsed is not None:
             return parsed, places
@@ -391,7 +344,6 @@ class Decoder:
     def _explained(
         self, raw: bytes | msgspec.Raw, kind: RecordKind, rejected: Rejections
     ) -> tuple[str, str, str | None]:
-        """Field, reason and id of a record that does not parse."""
         try:
             return _fault(parse_json(bytes(raw), self._max_depth), kind, rejected)
         except ProblemError as error:
@@ -405,7 +357,6 @@ class Decoder:
         default_model: str | None,
         rejected: Rejections,
     ) -> list[RequestPart]:
-        """Columns per model; records of models that are not known are added to ``rejected``."""
         models = self._book.models
         makers: dict[RecordKind, Callable[[str, list[Any], list[int]], RequestPart]]
         makers = {"records": _record_part, "labels": _label_part}
@@ -445,8 +396,6 @@ class Decoder:
 
 
 class FieldError(ValueError):
-    """A field of one record does not fit."""
-
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
         self.field = field
@@ -454,17 +403,7 @@ class FieldError(ValueError):
 
 
 def parse_json(body: bytes, max_depth: int) -> Any:
-    """Any JSON value.
-
-    NaN and Infinity pass as floats, so that only their records are refused.
-
-    A key that stands twice in one object counts with its last value, as in most JSON readers.
-
-    Raises
-    ------
-    ProblemError
-        400 with the byte position of the first fault.
-    """
+    """Any JSON value; NaN and Infinity pass as floats, so that only their records are refused."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -472,7 +411,6 @@ def parse_json(body: bytes, max_depth: int) -> Any:
 
 
 def _parse_slowly(body: bytes, max_depth: int) -> Any:
-    """As `parse_json`, for what the faster parser does not take."""
     try:
         text = body.decode()
         if text.startswith(("{", "[")):  # as `json.loads`, which costs a line as much again
@@ -501,17 +439,16 @@ def _parse_slowly(body: bytes, max_depth: int) -> Any:
 
 
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""Faults that the fast parser finds."""
 _BEYOND_FLOATS = "Number out of range"
-"""Of a number such as ``1e999``, which the slower parser reads as infinity."""
+"""Error of a number such as ``1e999``, which the slow parser reads as infinity."""
 _RUN = 16
-"""After so many in a row that the fast parser cannot read it is not tried on the others."""
+"""After so many failures in a row the fast parser is not tried on the other records."""
 _READ = json.JSONDecoder().raw_decode
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _ANY = msgspec.json.Decoder().decode
 _Scalar: TypeAlias = str | int | float | bool | None
 _Odd: TypeAlias = _Scalar | list[Any]
-"""What is no object: taken for no error of the parser, which would cost more than a record does."""
+"""Elements that are no object, without the parser's error, which would cost more than a record."""
 _LISTS: dict[RecordKind, Any] = {"records": list[RecordEnvelope | _Odd], "labels": list[LabelEnvelope | _Odd]}
 _ITEMS: dict[RecordKind, Any] = {kind: get_args(type_)[0] for kind, type_ in _LISTS.items()}
 _BODIES: dict[RecordKind, Any] = {
@@ -528,13 +465,12 @@ _WHOLE: dict[tuple[Form, RecordKind], Callable[[bytes], Any]] = {
     ("json", kind): msgspec.json.Decoder(type_).decode for kind, type_ in _BODIES.items()
 } | {("lines", kind): msgspec.json.Decoder(type_).decode_lines for kind, type_ in _ITEMS.items()}
 _ODD_FLOATS = {b"NaN": b"9e99991", b"Infinity": b"9e99992"}
-"""No JSON, and numbers that the fast parser takes in their place."""
+"""Not JSON, and the numbers that the fast parser takes in their place."""
 _PASSING = {rb"\ud": rb"\u0", rb"\uD": rb"\u0", b"-Infinity": b"[]", b"Infinity": b"[]", b"NaN": b"[]"}
 _MEANT = {"9e99991": math.nan, "9e99992": math.inf, "-9e99992": -math.inf}
 
 
 def _read_whole(body: bytes, kind: RecordKind, form: Form) -> Any:
-    """All records by the fast parser."""
     try:
         return _WHOLE[form, kind](body)
     except msgspec.DecodeError:
@@ -554,7 +490,7 @@ def _read_whole(body: bytes, kind: RecordKind, form: Form) -> Any:
 
 
 class _Floats:
-    """Numbers of a body as floats, and how many stand for what is no JSON."""
+    """Numbers of a body as floats; counts those that stand for NaN and infinity."""
 
     def __init__(self) -> None:
         self.odd = 0
@@ -568,7 +504,7 @@ class _Floats:
 
 
 def _at_once(raws: Sequence[bytes | msgspec.Raw]) -> list[Any] | None:
-    """Values read slowly as one array, a mark between them that none can hold; None where one is none."""
+    """Values parsed slowly as one array, with an unguessable mark between them; None if one is malformed."""
     mark = secrets.token_hex(8)
     try:
         parsed = json.loads((b"[" + f',"{mark}",'.encode().join(raws) + b"]").decode())
@@ -579,7 +515,7 @@ def _at_once(raws: Sequence[bytes | msgspec.Raw]) -> list[Any] | None:
 
 
 def _is_malformed(raw: bytes) -> bool:
-    """True for no JSON, also where NaN, infinity and unpaired surrogates are let through."""
+    """True for malformed JSON; NaN, infinity and unpaired surrogates pass."""
     for word, other in _PASSING.items():
         raw = raw.replace(word, other)
     try:
@@ -600,7 +536,7 @@ def _with_parts(name: str, fields: dict[str, Any], parts: list[memoryview], dept
 
 
 def _elements(body: bytes) -> list[msgspec.Raw]:
-    """Elements of an array as they stand; none where the fast parser cannot tell them apart."""
+    """Raw elements of an array; none if the fast parser cannot tell them apart."""
     try:
         return _RAWS(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -610,7 +546,6 @@ def _elements(body: bytes) -> list[msgspec.Raw]:
 def _converted(
     items: list[Any], indices: list[int], kind: RecordKind, rejected: Rejections
 ) -> tuple[list[Any], list[int]]:
-    """Records of parsed JSON, and what is no object; misfits are added to ``rejected``."""
     try:
         return msgspec.convert(items, _LISTS[kind]), indices
     except msgspec.ValidationError:
@@ -633,7 +568,7 @@ def _converted(
 
 
 def _fields_of(faults: list[str]) -> list[str]:
-    """Fields that records were refused for, told by the messages alone."""
+    """Fields of validation errors, found in their messages."""
     fields = {fault: _field_of(fault) for fault in set(faults)}
     return [fields[fault] for fault in faults]
 
@@ -646,7 +581,6 @@ def _field_of(fault: str) -> str:
 
 
 def _fault(item: Any, kind: RecordKind, rejected: Rejections) -> tuple[str, str, str | None]:
-    """Field, reason and id of a record that does not fit its envelope."""
     if not isinstance(item, dict):
         return "", _no_object(item), None
     type_ = _TYPES[kind]
@@ -676,7 +610,6 @@ def _short_id(id_: Any) -> str | None:
 def _refuse(
     rejected: Rejections, part: RequestPart, faults: Iterable[FaultyRows], *, are_erased: bool = False
 ) -> None:
-    """Add faulty rows of a part to the rejected."""
     for each in faults:
         rejected.add_rows(
             each.rows, each.field, each.reason, below=each.below, said_of=each.said_of,

@@ -1,7 +1,4 @@
-"""Columns drawn from the fields of a part.
-
-Known types kept, new ones decided, rare fields put aside.
-"""
+"""Columns drawn from the fields of a part: known types kept, new ones decided, rare fields put aside."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -12,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions.batch import REST
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.dataops.journal.journal import Kind
 from outrider.dataops.payloads.columns import is_payload, text_array
 from outrider.dataops.state.stored_texts import NUL, rows_with_nul, text_fault
@@ -30,15 +27,13 @@ from .schema_book import SchemaBook, is_rest
 from .system_columns import system_columns
 
 ASIDE_CELLS = 5
-"""Cells of columns for the work that one cell of a rare field is."""
+"""Cells of columns that one cell of a rare field costs."""
 _ASIDE_ROWS = 200
-"""Rows for the work that a rare field is, however few records have it."""
+"""Least rows that a rare field is charged for, however few records have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnLimits:
-    """Bounds of ``[limits]`` on the columns of a model."""
-
     max_columns: int
     max_depth: int
     max_elements: int
@@ -49,17 +44,7 @@ class ColumnLimits:
 
 
 class DrawnColumns:
-    """Columns that one pass over a part makes of its fields.
-
-    Attributes
-    ----------
-    kinds
-        Types of the fields that were found.
-    changed
-        Those among them that take the place of another type.
-    rare
-        Fields without a column, and how many values they had.
-    """
+    """Columns of one pass over a part; ``changed`` are types that replace another."""
 
     def __init__(
         self,
@@ -83,13 +68,13 @@ class DrawnColumns:
         self.rare: Counter[str] = Counter()
         self._rows_aside = max(len(part.indices), _ASIDE_ROWS)
         self.aside = 0
-        """Rows x fields that were looked at for rare fields, of few rows counted as of more."""
+        """Rows x fields that were looked at for rare fields, at least `_ASIDE_ROWS` each."""
 
     def columns(self, received_us: int, cells: int) -> tuple[dict[str, pa.Array], RowFaults]:
         """Arrays by full name, and faults.
 
-        Faults against what is known come alone: only when there are none do rows that disagree among
-        themselves about a new column count as faulty.
+        Faults against what is known come alone; only without any do rows that disagree about a new column
+        count as faulty.
         """
         part = self._part
         arrays, faults = system_columns(part, self._kind, received_us)
@@ -128,7 +113,7 @@ class DrawnColumns:
         return arrays, faults or disagreeing
 
     def _holds_value(self, name: str, array: pa.Array | None) -> tuple[str, str] | None:
-        """Fault of a new column, or new field in one, whose name is a value that is redacted."""
+        """Fault of a new column or field whose name is a redacted value."""
         if array is None or array.type == self._known.get(name):
             return None
         kind = self._book.kind_in_names(self._part.model, name, array.type)
@@ -138,7 +123,6 @@ class DrawnColumns:
         return None if kind is None else (name.partition(".")[0], reason)
 
     def _take_up(self, name: str, array: pa.Array, faults: RowFaults) -> None:
-        """Note the type of a column, and what is wrong with its payloads."""
         self.kinds[name] = array.type
         self._room -= 0 if is_rest(name) else width(array.type) - width(self._known.get(name))
         if is_payload(array.type):
@@ -147,7 +131,7 @@ class DrawnColumns:
             faults.add(sorted(bad), name, bad.__getitem__)
 
     def _converted(self, name: str, values: Values, cells: int) -> ConvertedColumn:
-        """Column of the type that is known of it, or of another that speaks for more of its values."""
+        """Column of its known type, or of another that has more votes."""
         part, limits = self._part, self._limits
         known = self._known.get(name, pa.string() if is_rest(name) else None)
         declared = self._book.is_declared(part.model, name)
@@ -202,7 +186,7 @@ class DrawnColumns:
         return self._room > waiting
 
     def _put_aside(self, name: str, values: Values, faults: RowFaults) -> None:
-        """Keep the values of a rare field as JSON; faults of those that are none."""
+        """Keep the values of a rare field as JSON."""
         prefix, _, field_name = name.partition(".")
         bad: list[int] = []
         rows = [row for row in _filled(values) if not faults.is_bad[row]]
@@ -230,7 +214,7 @@ class DrawnColumns:
                 yield from self._flatten(f"{prefix}.{name}", values, faults, self._limits.max_depth, cells)
 
     def _names(self, prefix: str, dicts: list[dict[str, Any] | None], cells: int) -> list[str]:
-        """Names of fields, unless too many would have no column: told before any is looked at."""
+        """Names of fields; refuses too many without a column before any value is looked at."""
         names = _names(dicts)
         taken = self._room + len(self._admitted)
         if (len(names) - taken) * self._rows_aside * ASIDE_CELLS > cells:
@@ -267,7 +251,7 @@ class DrawnColumns:
 
 
 def _paths(name: str, value: Any, depth: int) -> Iterator[str]:
-    """Columns of a field; none of those nested too deeply."""
+    """Columns of a field, but for those nested too deeply."""
     if type(value) is not dict or is_marked(value):
         yield name
     elif depth:
@@ -282,7 +266,7 @@ def _check_aside(aside: int, cells: int) -> None:
 
 
 def _add_unfed(arrays: dict[str, pa.Array], needed: tuple[str, ...], faults: RowFaults) -> None:
-    """Refuse records whose inputs are all called otherwise than the model's."""
+    """Refuse records that have inputs and none of those needed."""
     given = [name for name in arrays if name.startswith("inputs.")]
     strange = [name for name in given if not is_fed(name, needed)]
     if not strange:
@@ -304,7 +288,6 @@ def _unfed_reason(needed: tuple[str, ...], strange: list[str]) -> str:
 
 
 def _misnamed(name: str) -> str | None:
-    """Fault of a field's name; None for a good one."""
     field_name = name.partition(".")[2]
     if not field_name:
         return "a field needs a name, got an empty one"
@@ -322,7 +305,6 @@ def _taken(values: Values, rows: list[int]) -> list[Any]:
 
 
 def _names(dicts: list[dict[str, Any] | None]) -> list[str]:
-    """Keys of all dictionaries in order of appearance."""
     first = next((d for d in dicts if d is not None), None)
     if first is None:
         return []

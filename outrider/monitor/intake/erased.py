@@ -1,4 +1,4 @@
-"""Erased records and subjects, told by hashes and refused."""
+"""Erased records and subjects, recognized by hashes and refused."""
 
 import contextlib
 import sqlite3
@@ -19,19 +19,7 @@ SUBJECT = "the subject was erased behind this time; nothing more is stored of it
 
 
 class ErasedNames:
-    """Erased records and subjects of a data folder, read once.
-
-    Every erasure begins with the end of all processes.
-
-    Parameters
-    ----------
-    key
-        Key of the hashes; None without any.
-    records
-        Hashes of records.
-    subjects
-        Hashes of subjects, with the time of their erasure (µs since the epoch, UTC).
-    """
+    """Erased records, and subjects with the time of it (µs); read once: an erasure restarts all processes."""
 
     def __init__(
         self,
@@ -45,7 +33,7 @@ class ErasedNames:
 
     @classmethod
     def of_folder(cls, folder: Path) -> "ErasedNames":
-        """Read them, by SQLite alone; none where nothing was erased."""
+        """Read by SQLite alone; empty if nothing was erased."""
         path = folder / "state.db"
         if not (folder / KEY_FILE).exists() or not path.exists():
             return cls()
@@ -55,11 +43,10 @@ class ErasedNames:
         subjects = [(hash_, at_us) for hash_, kind, at_us in rows if kind == "subject"]
         return cls(HashKey.of_folder(folder), records, subjects)
 
-    def faults(self, part: RequestPart) -> RowFaults:
-        """Rows to refuse."""
-        found = RowFaults(len(part.indices))
+    def faults(self, part: RequestPart) -> RowFaults | None:
         if self._key is None:
-            return found
+            return None
+        found = RowFaults(len(part.indices))
         ids = _texts(part.system.get("id") if part.known is None else part.known.table.column("id"))
         late = (
             self._late_labels(part)
@@ -73,10 +60,10 @@ class ErasedNames:
             if id_ is not None and self._key.record(part.model, id_) in self._records
         ]
         found.add(records, "id", RECORD)
-        return found
+        return found or None
 
     def _late_labels(self, part: RequestPart) -> list[int]:
-        """Labels about a subject at a time at which all that there was of it is erased."""
+        """Labels about a subject at or before the time of its erasure."""
         assert self._key is not None
         entities, times = _texts(part.system.get("entity")), _times(part.system.get("ts"))
         found = []
@@ -91,7 +78,6 @@ class ErasedNames:
 
 
 def without_rows(block: PendingBlock, rows: Iterable[int]) -> PendingBlock:
-    """Known block without some rows, as columns."""
     gone = set(rows)
     stay = pa.array([row for row in range(block.rows) if row not in gone], pa.int64())
     table = block.table.take(stay) if gone else block.table
@@ -113,7 +99,6 @@ def _texts(values: object) -> Sequence[str | None]:
 
 
 def _times(values: object) -> Sequence[int | None]:
-    """Times in µs since the epoch; None where there is none."""
     if values is None:
         return ()
     column = values if isinstance(values, pa.Array) else pa.array(values, pa.timestamp("us", "UTC"))

@@ -1,7 +1,4 @@
-"""Expiry of payloads where the journal is written, and of rows.
-
-`outrider.dataops.journal.expiry` decides.
-"""
+"""Expiry of payloads where the journal is written, and of rows; `dataops.journal.expiry` decides."""
 
 import logging
 import sqlite3
@@ -37,35 +34,23 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 10.0
 DUTY = 4.0
-"""Pause after each slice, as a multiple of what it took: taking records comes first."""
+"""Pause after each slice, as a multiple of its time: taking records comes first."""
 SLICE_BLOCKS = 128
 SLICE_ROWS = 50_000
 KEEP_WHOLE_SHARE = 0.5
-"""A block of which more rows stay is not worth writing again."""
+"""A block of which a larger share stays is not worth writing again."""
 NO_MODEL = ""
 LIVE_SLOT = "live.endpoint"
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Blocks of one model that are next."""
-
     model: str
     blocks: list[BlockInfo]
 
 
 class Expirer:
-    """Expirer of due payloads.
-
-    Parameters
-    ----------
-    journal
-        The one that is written; its lock keeps slices and commits apart.
-    reader
-        Another connection to it, so that looking for what is due holds up no commit.
-    clock
-        Nothing goes for its age until it has run for an hour without a step.
-    """
+    """Expirer of due payloads; ``reader`` is a second connection, so that looking holds up no commit."""
 
     def __init__(
         self,
@@ -89,10 +74,9 @@ class Expirer:
         self._rows = RowExpirer(storage, engine, reader, metrics)
         self._removed = RemovedModels(settings.models, engine, kept_profiles(storage))
         self._revisited: tuple[str, int, int] | None = None
-        """Model, block behind which, and block up to which kept payloads are looked at again."""
+        """Model, and the blocks after and up to which kept payloads are looked at again."""
 
     def run_until(self, stop: threading.Event) -> None:
-        """Look for due payloads every ten seconds."""
         while not stop.wait(EVERY_S):
             try:
                 self.run(stop)
@@ -102,7 +86,6 @@ class Expirer:
                 log.exception("payloads do not expire")
 
     def run(self, stop: threading.Event) -> None:
-        """Expire all that is due."""
         while not stop.is_set():
             began = time.monotonic()
             if not self.step(now_us()):
@@ -110,7 +93,7 @@ class Expirer:
             stop.wait(DUTY * (time.monotonic() - began))
 
     def step(self, now_us: int) -> bool:
-        """Expire one slice; False where none was due."""
+        """Expire one slice; False if none was due."""
         chosen = self._next(now_us)
         if chosen is None:
             return self._step_rows(now_us)
@@ -125,7 +108,7 @@ class Expirer:
         return True
 
     def _step_rows(self, now_us: int) -> bool:
-        """Let rows of a slice go, then the payloads that were kept for such; False where none was due."""
+        """Expire rows of a slice, then payloads kept for such; not within an hour of a step of the clock."""
         if self._clock is not None and not self._clock.is_steady():
             return False
         if self._revisited is None:
@@ -144,7 +127,6 @@ class Expirer:
         return True
 
     def _expire(self, chosen: Slice, through: Mapping[str, int]) -> None:
-        """Expire the payloads of blocks but for those that are kept."""
         keeps = self._keeps(chosen)
         dead, packed, gone = [], {}, 0
         for block in chosen.blocks:
@@ -166,10 +148,10 @@ class Expirer:
             self._metrics.counter("outrider_payloads_expired_total").labels(model=chosen.model).inc(gone)
 
     def _next(self, now_us: int | None) -> Slice | None:
-        """The oldest blocks that are due and that nobody needs.
+        """The oldest due blocks that no one needs.
 
-        Ages are told on the clock of today (`present_us`). Room is made in the order of the journal, whatever
-        any clock says: a full disk would refuse records.
+        Ages are those of today's clock (`present_us`); under pressure room is made in the order of the
+        journal, whatever the clock.
         """
         if self._clock is not None and not self._clock.is_steady():
             now_us = None
@@ -202,7 +184,7 @@ class Expirer:
         return min(slices, key=lambda one: one.blocks[0].seq, default=None)
 
     def _free(self) -> dict[str, int]:
-        """By model, the last block that may go; ticks may go where all models have passed them."""
+        """Last block that may go by model; ticks may go once all models have passed them."""
         free: dict[str, int] = {}
         passed = []
         # Models that were configured once too: what was judged of them is as old as the rest.
@@ -216,7 +198,7 @@ class Expirer:
         return free | {NO_MODEL: min(passed, default=0)}
 
     def _slots(self, model: str) -> set[str]:
-        """Slots of a model that the configuration makes."""
+        """Cursor roles of a model that the configuration makes."""
         own = self._settings.models.get(model)
         if own is None:
             return set()
@@ -230,7 +212,7 @@ class Expirer:
             return expiry.kept_rows(connection, chosen.model, chosen.blocks, self._around)
 
     def _packed(self, block: BlockInfo, rows: NDArray[np.intp]) -> bytes | None:
-        """The block with these rows alone; None where it cannot be read: then it stays as it is."""
+        """The block with these rows alone; None: it cannot be read and stays as it is."""
         try:
             return pack_rows(self._reader.get(block.seq).payload, rows)
         except (KeyError, ValueError, OSError, pa.ArrowException) as error:
@@ -239,7 +221,7 @@ class Expirer:
 
 
 def _enough(blocks: list[BlockInfo], excess: float) -> list[BlockInfo]:
-    """The first of them that hold so many bytes together: under pressure no more goes than has to."""
+    """The first blocks that hold so many bytes together."""
     for at, block in enumerate(blocks):
         excess -= -(-block.bytes // PAGE_BYTES) * PAGE_BYTES
         if excess <= 0:
@@ -250,7 +232,6 @@ def _enough(blocks: list[BlockInfo], excess: float) -> list[BlockInfo]:
 def start_expiry(
     settings: Settings, journal: SqliteJournal, metrics: Metrics, stop: threading.Event, clock: ServiceClock
 ) -> threading.Thread:
-    """Begin to expire in a thread of its own."""
     engine = open_database(settings.database_url)
     reader = SqliteJournal(settings.journal_path, read_only=True)
     expirer = Expirer(settings, engine, journal, reader, metrics=metrics, clock=clock)

@@ -1,9 +1,7 @@
-"""Fast path of Arrow for columns of known types.
+"""Fast path of Arrow: columns of known types, taken unchanged.
 
-Such columns are taken unchanged.
-
-Checked in whole columns: lengths of ids, finite numbers, weights in their bounds. Anything that is not
-plainly right goes the general way (`block_builder`), which looks at every value.
+Whole columns are checked: lengths of ids, finite numbers, weights. What is not plainly right goes to
+`block_builder`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions.batch import SYSTEM, TIME
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.dataops.state.stored_texts import has_nul
 from outrider.monitor.stream.event_time import are_within
 
@@ -34,21 +32,7 @@ def known_columns(
     needed: tuple[str, ...] = (),
     names_groups: Callable[[str], bool] = lambda _: False,
 ) -> pa.RecordBatch | None:
-    """Columns of a validated batch in the schema's order, or None.
-
-    None when any column needs a look at its values.
-
-    Parameters
-    ----------
-    schema
-        Schema of the model's records.
-    received_us
-        Time of receipt.
-    needed
-        Inputs of which a record with inputs needs at least one.
-    names_groups
-        Test for columns whose texts a database must be able to store.
-    """
+    """Columns of a validated batch in the schema's order; None: a value needs a look."""
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays.pop("received", None)
     if len(set(batch.schema.names)) < batch.num_columns or not any("." in name for name in arrays):
@@ -67,14 +51,13 @@ def known_columns(
 
 
 def _may_lack(arrays: Mapping[str, pa.Array], needed: tuple[str, ...]) -> bool:
-    """True where some record may have inputs and none of the needed ones."""
+    """True if some record may have inputs and none of the needed ones."""
     given = [name for name in arrays if name.startswith("inputs.")]
     fed = [name for name in given if is_fed(name, needed)]
     return len(fed) < len(given) and all(arrays[name].null_count for name in fed)
 
 
 def _complete(arrays: dict[str, pa.Array], rows: int, received_us: int) -> None:
-    """Add the system columns that a sender may leave out."""
     received = arrays["received"] = pa.repeat(pa.scalar(received_us, TIME), rows)
     ts = arrays.get("ts")
     arrays["ts"] = received if ts is None else ts.fill_null(received) if ts.null_count else ts
@@ -86,7 +69,7 @@ def _complete(arrays: dict[str, pa.Array], rows: int, received_us: int) -> None:
 
 
 def is_fed(name: str, needed: tuple[str, ...]) -> bool:
-    """Test for a column of these inputs. Or a member of one that is an object."""
+    """Test for a column of these inputs, or a member of one that is an object."""
     return name in needed or any(name.startswith(f"{one}.") for one in needed)
 
 
@@ -96,9 +79,10 @@ def _fits(name: str, array: pa.Array) -> bool:
         # Bytes, not characters: never fewer. Only ids must be there.
         return _are_short(array) and not has_nul(array) and not (name == "id" and array.null_count)
     if name == "weight":
-        span = pc.min_max(array).as_py()
-        return (
-            not array.null_count and _is_finite(array, np.float64) and span["min"] > 0 and span["max"] <= 1e12
+        weights = _numbers(array, np.float64)
+        # A NaN is neither above nor below.
+        return not array.null_count and bool(
+            np.minimum.reduce(weights) > 0 and np.maximum.reduce(weights) <= 1e12
         )
     if name == "ts":
         return are_within(array)
@@ -118,7 +102,9 @@ def _fits(name: str, array: pa.Array) -> bool:
 
 
 def _are_short(array: pa.Array) -> bool:
-    """True where no text is empty or longer than 256 bytes; of a column with nulls also where none is."""
+    """True if no text is empty or longer than 256 bytes."""
+    if array.null_count == len(array):
+        return True
     if array.null_count:
         span = pc.min_max(pc.binary_length(array)).as_py()
         return span["min"] is None or bool(span["min"] > 0 and span["max"] <= 256)
@@ -128,8 +114,10 @@ def _are_short(array: pa.Array) -> bool:
 
 
 def _is_finite(array: pa.Array, kind: type) -> bool:
-    """True where all numbers are finite, those below nulls too: a doubt about them is not worth more."""
-    numbers: NDArray[Any] = np.frombuffer(
-        array.buffers()[1] or b"", dtype=kind, count=array.offset + len(array)
-    )
-    return bool(np.isfinite(numbers[array.offset :]).all())
+    """True if all numbers are finite, those below nulls too."""
+    return bool(np.isfinite(_numbers(array, kind)).all())
+
+
+def _numbers(array: pa.Array, kind: type) -> NDArray[Any]:
+    """Values read in place: a call into Arrow gives up the interpreter's lock, which costs more."""
+    return np.frombuffer(array.buffers()[1] or b"", kind, count=array.offset + len(array))[array.offset :]

@@ -1,10 +1,7 @@
-"""Fast path of V2: binary tensors of the schema's types.
+"""Fast path of V2: binary tensors of the schema's types stay bytes until they are written.
 
-They stay bytes until they are written.
-
-What is checked of a request is that its bytes are those of such tensors, and finite. Nothing else can be
-wrong with numbers, so that the journal's writer makes columns of a whole group: many small requests pay for
-one conversion, and each tensor is copied once.
+A request is checked for the bytes of such tensors, all finite; nothing else can be wrong, so the journal's
+writer makes columns of a whole group, and each tensor is copied once.
 """
 
 from collections.abc import Sequence
@@ -16,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 
 from .column_types import nulls
 from .pending_blocks import PendingBlock, received_times
 
 _FEW_ROWS = 256
-"""Numbers of so many rows are worth remembering."""
+"""Numbered suffixes of so many rows are cached."""
 _DTYPES: dict[str, np.dtype[Any]] = {
     "FP32": np.dtype("<f4"),
     "FP64": np.dtype("<f8"),
@@ -39,20 +36,6 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class TensorColumn:
-    """A column of the schema and the tensors that become its values.
-
-    Parameters
-    ----------
-    name
-        Full name of the column.
-    kind
-        Its type: a tensor of 32-bit floats, float64, int64 or bool.
-    dtype
-        Of the tensors.
-    width
-        Values per record.
-    """
-
     name: str
     kind: pa.DataType
     dtype: np.dtype[Any]
@@ -60,7 +43,7 @@ class TensorColumn:
 
     @classmethod
     def of(cls, field: pa.Field, datatype: str, inner: Sequence[int]) -> "TensorColumn | None":
-        """Column for tensors of shape ``(rows, *inner)``. None when their values need a second look."""
+        """Column for tensors of shape ``(rows, *inner)``; None: their values need a second look."""
         dtype, kind = _DTYPES.get(datatype), field.type
         if dtype is None:
             return None
@@ -72,13 +55,11 @@ class TensorColumn:
         return cls(field.name, kind, dtype, 1) if kind in kinds[dtype.kind] else None
 
     def fits(self, raw: memoryview, rows: int) -> bool:
-        """Test for the bytes of ``rows`` finite records."""
         if len(raw) != rows * self.width * self.dtype.itemsize:
             return False
         return self.dtype.kind != "f" or bool(np.isfinite(np.frombuffer(raw, self.dtype)).all())
 
     def array(self, raws: Sequence[memoryview], rows: int) -> pa.Array:
-        """Column of the tensors of several requests."""
         data = raws[0] if len(raws) == 1 else b"".join(raws)
         if is_tensor(self.kind):
             flat = pa.Array.from_buffers(pa.float32(), rows * self.width, [None, pa.py_buffer(data)])
@@ -91,19 +72,7 @@ class TensorColumn:
 
 @dataclass(frozen=True, eq=False)
 class TensorShape:
-    """Shape of a model's requests with the same tensors.
-
-    While its schema stays.
-
-    Parameters
-    ----------
-    model
-        Name of the model.
-    schema, digest
-        Its schema with the system columns, and the digest.
-    columns
-        One for each tensor, in the order of the request.
-    """
+    """Tensors of a model's requests while its schema stays; ``columns`` in the order of the request."""
 
     most_rows: ClassVar[int] = 2**31
     model: str
@@ -113,20 +82,16 @@ class TensorShape:
 
     @cached_property
     def head(self) -> bytes:
-        """Schema as the beginning of a stream."""
         message: bytes = self.schema.serialize().to_pybytes()
         return message
 
     def first_id(self, content: "RequestTensors") -> str:
-        """Id of the first record."""
         return content.ids if isinstance(content.ids, str) else content.ids[0]
 
     def count(self, name: str, content: "RequestTensors") -> int:
-        """Values of a column that are no nulls."""
         return content.rows if any(column.name == name for column in self.columns) else 0
 
     def table(self, blocks: Sequence[PendingBlock]) -> pa.RecordBatch:
-        """Columns of the records of several requests, in order."""
         requests: list[RequestTensors] = [block.content for block in blocks]
         received = received_times(blocks)
         rows = len(received)
@@ -151,23 +116,10 @@ class TensorShape:
 
 @dataclass(frozen=True, slots=True)
 class RequestTensors:
-    """Tensors of one request, as bytes.
-
-    Parameters
-    ----------
-    rows
-        Records in them.
-    raws
-        Bytes of each tensor.
-    ids
-        Id of the request, which its records are numbered by, or an id for each record.
-    entity
-        Of all its records.
-    """
-
     rows: int
     raws: tuple[memoryview, ...]
     ids: str | list[str]
+    """Id of the request, which its records are numbered by, or an id for each record."""
     entity: str | None
 
     def __len__(self) -> int:
@@ -197,7 +149,7 @@ def _ids(requests: Sequence[RequestTensors]) -> pa.Array:
 
 
 def _suffixes(rows: int) -> tuple[list[bytes], NDArray[np.int32]]:
-    """``:0``, ``:1``, …, and their lengths; remembered for requests of few rows."""
+    """``:0``, ``:1``, …, and their lengths."""
     return _few_suffixes(rows) if rows <= _FEW_ROWS else _made_suffixes(rows)
 
 

@@ -1,8 +1,4 @@
-"""Many requests, one durable commit: the thread that writes the journal.
-
-While one commit waits for the disk the next group gathers, so that throughput grows with load instead of
-paying one fsync per request.
-"""
+"""Group commits: while one waits for the disk the next group gathers, so throughput grows with load."""
 
 import asyncio
 import contextlib
@@ -34,17 +30,17 @@ from .schema_book import SchemaBook
 log = logging.getLogger(__name__)
 
 STALL_S = 5.0
-"""A commit that takes longer makes the writer not ready: the disk does not answer."""
+"""A longer commit makes the writer not ready: the disk does not answer."""
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 _MAX_TICK_PAUSE_S = 60.0
 _TICKS_AT_FULL_RATE = 60
 _RELEASE_AGAIN_US = 5_000_000
 _NOTE_CLOCK_S = 3600.0
-"""A clock that is slewed drifts away from the monotonic one; what is noted of both must not be old."""
+"""Notes of both clocks must stay fresh: a slewed clock drifts away from the monotonic one."""
 
 
 class QueueFull(OutriderError):  # noqa: N818 - reads as the event it is
-    """More bytes wait for the journal than ``limits.queue_bytes``; come again in ``retry_after_s``."""
+    """More bytes wait for the journal than ``limits.queue_bytes``."""
 
     def __init__(self, detail: str, *, retry_after_s: int = 1) -> None:
         super().__init__(detail)
@@ -57,19 +53,13 @@ class WriterUnavailable(OutriderError):  # noqa: N818 - reads as the event it is
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Result of one group commit, for metrics.
-
-    Seconds it took, bytes and rows it wrote.
-
-    ``outcomes`` counts what became of sides of records, by model and outcome (see `Joined`).
-    """
-
     seconds: float
     payload_bytes: int
     rows: int
     outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Sides of records by model and outcome."""
     step_us: int = 0
-    """How far the clock was found to have been set."""
+    """Step of the clock found by this commit."""
 
 
 @dataclass(slots=True)
@@ -84,31 +74,10 @@ class _Request:
 
 
 class GroupCommit:
-    """Owns the writing side of the journal.
+    """Owner of the journal's writing side.
 
-    Parameters
-    ----------
-    journal
-        Written by this object's thread only.
-    queue_bytes
-        Most bytes that may wait; `submit` raises QueueFull beyond.
-    now_us
-        Clock for the time of receipt.
-    tick_s
-        Pause after which a tick is appended when nothing came; ticks start with the first traffic, and
-        slow down to one a minute when it stays quiet.
-    on_commit
-        Told of every commit, on the writer's thread.
-    joiner
-        What joins sides of records; without one, none may be submitted.
-    book
-        Whose notes on columns are written with the commits that bring them.
-    clock
-        In place of ``now_us``: a step of it becomes a border in the journal.
-    max_ahead_us
-        How far ahead of its receipt an event time may be and still be believed by windows; None is for ever.
-    redaction
-        What takes the place of values that may not be written.
+    A step of ``clock`` becomes a border in the journal; event times beyond ``max_ahead_us`` after receipt are
+    not believed by windows. Ticks start with the first traffic, and slow down to one a minute.
     """
 
     def __init__(
@@ -147,32 +116,26 @@ class GroupCommit:
         self._ticks = 0
         self._noted = 0.0
         self._since_us = max((step.received_us for step in journal.steps()[-1:]), default=0)
-        """When the clock was last set, by itself."""
+        """Time at which the clock was last set, on its own scale."""
         self._has_traffic = journal.last_seq() > 0
         self._thread = threading.Thread(target=self._run, name="journal-writer", daemon=True)
 
     def start(self) -> None:
-        """Start the writer's thread."""
         if not self._step_us():
             self._note_clock()
         self._thread.start()
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes waiting now."""
         return self._queued_bytes
 
     @property
     def is_alive(self) -> bool:
-        """True while the thread runs."""
         return self._thread.is_alive()
 
     @property
     def fault(self) -> str | None:
-        """Reason to expect no acknowledgement now, or None.
-
-        None where a record sent now very likely would be acknowledged.
-        """
+        """Reason to expect no acknowledgement now, or None."""
         if self._closing or not self._thread.is_alive():
             return "the journal writer does not run"
         began = self._began
@@ -190,32 +153,7 @@ class GroupCommit:
         has_own_clock: bool = False,
         timeout_s: float = 30.0,
     ) -> None:
-        """Wait until the blocks, and the sides of records, are durable.
-
-        Parameters
-        ----------
-        blocks
-            Appended in one commit, in order.
-        size
-            Bytes they count for in the queue.
-        halves
-            Sides of records, in the same commit.
-        notes
-            Written and removed in the same commit.
-        has_own_clock
-            Event times are of another clock, such as a file's: all are believed.
-        timeout_s
-            After this long the request fails; its blocks may still be written later.
-
-        Raises
-        ------
-        QueueFull
-            Too much waits already; nothing was queued.
-        JournalFull
-            The journal cannot take the blocks.
-        WriterUnavailable
-            The writer died, or the disk does not answer.
-        """
+        """Wait until blocks and sides are durable; after a timeout they may still be written later."""
         loop = asyncio.get_running_loop()
         request = _Request(blocks, size, loop, loop.create_future(), halves, notes, has_own_clock)
         self._enqueue(request)
@@ -288,10 +226,11 @@ class GroupCommit:
             return None
         if self._ticks < _TICKS_AT_FULL_RATE:
             return self._tick_s
-        return float(min(self._tick_s * 2 ** (self._ticks - _TICKS_AT_FULL_RATE + 1), _MAX_TICK_PAUSE_S))
+        doublings = min(self._ticks - _TICKS_AT_FULL_RATE + 1, 64)  # a thousand, after hours, overflow
+        return min(self._tick_s * 2.0**doublings, _MAX_TICK_PAUSE_S)
 
     def _due_us(self) -> int | None:
-        """Time when the next side of a record is given up; None when that may not be tried."""
+        """Time when the next side of a record is given up; None while that may not be tried."""
         if self._joiner is None or self._fault is not None or self._closing:
             return None
         due = self._joiner.next_due_us
@@ -302,7 +241,7 @@ class GroupCommit:
         return due is not None and due <= self._now_us()
 
     def _release(self) -> None:
-        """Write the sides whose other side did not come in time; what is queued comes in between."""
+        """Write overdue sides; queued requests come in between."""
         assert self._joiner is not None
         try:
             while not self._closing:
@@ -350,7 +289,6 @@ class GroupCommit:
                 self._settle([request], self._append(entries, now_us, joined, notes=request.notes))
 
     def _entries(self, group: Sequence[_Request], joined: Joined | None, now_us: int) -> list[Entry]:
-        """Journal entries of the blocks of these requests, and of what their sides became."""
         made = joined or Joined()
         live = [block for one in group if not one.has_own_clock for block in one.blocks]
         files = [block for one in group if one.has_own_clock for block in one.blocks]
@@ -374,7 +312,6 @@ class GroupCommit:
         return self._joiner.join(halves, now_us)
 
     def _settle(self, group: Sequence[_Request], error: OutriderError | None) -> None:
-        """Tell those who wait for these requests."""
         with self._wake:
             self._queued_bytes -= sum(request.size for request in group)
         _tell_from_afar(group, error)
@@ -387,7 +324,7 @@ class GroupCommit:
         *,
         notes: Notes = NONE,
     ) -> OutriderError | None:
-        """Commit; what came behind a step of the clock stands behind its border."""
+        """Commit; after a step of the clock the entries come behind its border."""
         made = joined or Joined()
         step_us = self._step_us()
         if step_us:
@@ -451,7 +388,7 @@ class GroupCommit:
         self._note_clock()
 
     def _note_clock(self) -> None:
-        """Let the process that comes next know whether the clock was set in between."""
+        """Let the next process learn whether the clock was set in between."""
         if self._clock is None:
             return
         self._noted = time.monotonic()
@@ -461,7 +398,7 @@ class GroupCommit:
             log.warning("where the clock stands could not be noted: %s", error)
 
     def _probe(self) -> None:
-        """While nothing is sent to a writer that is not ready, find out whether it would succeed again."""
+        """Find out whether a commit would succeed again."""
         try:
             if self._journal.room_bytes() > self._needed_bytes * 5 // 4 + 65_536:
                 self._fault = None
@@ -492,7 +429,6 @@ def _give_up(request: _Request, timeout_s: float) -> None:
 
 
 def _tell_from_afar(group: Sequence[_Request], error: OutriderError | None) -> None:
-    """Answer from the writer's thread: one call for all that wait in one event loop."""
     loops: dict[asyncio.AbstractEventLoop, list[tuple[_Request, OutriderError | None]]] = {}
     for request in group:
         loops.setdefault(request.loop, []).append((request, error))
@@ -502,7 +438,6 @@ def _tell_from_afar(group: Sequence[_Request], error: OutriderError | None) -> N
 
 
 def _tell(answers: Sequence[tuple[_Request, OutriderError | None]]) -> None:
-    """Answer those who still wait; of a client that has gone the records are written all the same."""
     for request, error in answers:
         if request.done.done():
             continue
@@ -539,13 +474,7 @@ def merge(
     max_ahead_us: int | None = None,
     redact: Redact = _as_sent,
 ) -> list[Entry]:
-    """Journal entries of these blocks.
-
-    Those of one model, kind and schema become one, up to `BLOCK_ROWS`.
-
-    ``now_us``, ``since_us`` and ``max_ahead_us`` as of `settled`; without ``now_us`` times stay as they are.
-    ``redact`` gives the rows of a model as they may be written, in the same schema.
-    """
+    """Journal entries: blocks of one model, kind and schema become one, up to `BLOCK_ROWS`."""
     groups: dict[tuple[str, str, str], list[list[PendingBlock]]] = {}
     rows: dict[tuple[str, str, str], int] = {}
     for block in blocks:
@@ -587,7 +516,7 @@ def _entry(
 
 
 def _table(members: list[PendingBlock]) -> pa.RecordBatch:
-    """All rows in order; those that are no columns yet become columns together."""
+    """All rows in order; neighbouring requests of one shape become columns together."""
     tables: list[pa.RecordBatch] = []
     for shape, run in groupby(members, attrgetter("shape")):
         blocks = list(run)

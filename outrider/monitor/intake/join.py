@@ -1,14 +1,10 @@
-"""Joining of request and response sides into records.
+"""Joining of request and response sides into records, each record exactly once.
 
-Each record exactly once.
-
-Rows of both sides meet where model, scope (`HalfPart.key`) and id are equal. A side that comes first waits in
-the journal; the record is written in the commit that removes it there. A side whose other side does not come
-in time becomes a record of its own, ``partial``. What became of an id is remembered for a while: a repeat is
-ignored, and the other side, when it comes after all, is a partial record of its own whose id ends in
-``:request`` or ``:response``.
-
-All state stands in the journal, so that a process that dies here changes nothing.
+Sides meet where model, scope (`HalfPart.key`) and id are equal. The first waits in the journal; the record is
+written in the commit that removes it there. A side whose other side does not come in time becomes a
+``partial`` record. Outcomes are remembered for a while: a repeat is ignored, and a late side becomes a
+partial record whose id ends in ``:request`` or ``:response``. All state is in the journal, so a crash here
+changes nothing.
 """
 
 import zlib
@@ -24,7 +20,7 @@ from .join_rows import JoinedRecord, SideRow, SidesBySchema
 from .pending_blocks import PendingBlock, PendingHalf, Side
 
 REMEMBER_S = 300.0
-"""How long a repeat of a side is told from news, beyond the time that sides wait for each other."""
+"""How long repeats are recognized, beyond the time that sides wait."""
 FORGET_EVERY_S = 10.0
 RELEASE_ROWS = 256
 FOREVER = 2**63 - 1
@@ -38,42 +34,18 @@ SchemaOf = Callable[[str], tuple[pa.Schema, str]]
 
 @dataclass(slots=True)
 class Joined:
-    """Rows that one commit is to write.
-
-    Attributes
-    ----------
-    blocks
-        Records that are complete, or given up as partial.
-    unreadable
-        Sides whose bytes have changed on the disk: blocks that the worker puts to its dead letters.
-    keep, drop, forget_us
-        As `Journal.append` takes them.
-    outcomes
-        How many records, or sides, by model and what became of them.
-    """
-
     blocks: list[PendingBlock] = field(default_factory=list)
     unreadable: list[Entry] = field(default_factory=list)
+    """Sides whose bytes changed on the disk, for the worker's dead letters."""
     keep: list[Half] = field(default_factory=list)
     drop: list[Half] = field(default_factory=list)
     forget_us: int = 0
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Records or sides, by model and outcome."""
 
 
 class Joiner:
-    """Joiner of the halves of a group commit.
-
-    Used by the journal's writer thread alone.
-
-    Parameters
-    ----------
-    journal
-        Where sides wait; only read here.
-    wait_s
-        How long a side of a model waits.
-    schema_of
-        Schema of a model's records now, and its digest; holds every column that a side was built with.
-    """
+    """Joiner of the halves of a group commit, used by the journal's writer thread alone."""
 
     def __init__(self, journal: Journal, *, wait_s: Callable[[str], float], schema_of: SchemaOf) -> None:
         self._journal = journal
@@ -89,15 +61,6 @@ class Joiner:
         return None if self._next_due_us == FOREVER else self._next_due_us
 
     def join(self, halves: Sequence[PendingHalf], now_us: int) -> Joined:
-        """Join new sides with each other and with the waiting ones.
-
-        Parameters
-        ----------
-        halves
-            In the order in which they came.
-        now_us
-            Time of receipt, µs since the epoch, UTC.
-        """
         joined = Joined(forget_us=self._forget(now_us))
         models: dict[str, list[PendingHalf]] = {}
         for half in halves:
@@ -107,7 +70,7 @@ class Joiner:
         return joined
 
     def release(self, now_us: int) -> Joined:
-        """Release overdue sides, at most 256; repeat until none are left."""
+        """Release at most 256 overdue sides; repeat until none are left."""
         joined = Joined(forget_us=self._forget(now_us))
         models: dict[str, list[Half]] = {}
         for half in self._journal.due_halves(now_us, limit=RELEASE_ROWS):
@@ -117,7 +80,6 @@ class Joiner:
         return joined
 
     def committed(self, joined: Joined) -> None:
-        """Learn that ``joined`` is durable."""
         if joined.forget_us:
             self._forgot_us = joined.forget_us
         waits = [half.due_us for half in joined.keep if half.side != DONE]
@@ -125,34 +87,25 @@ class Joiner:
             self._next_due_us = min(self._next_due_us, *waits)
 
     def stepped(self, by_us: int) -> None:
-        """Follow a step of the clock. The journal has shifted the waiting sides."""
+        """Follow a step of the clock; the journal has shifted the waiting sides."""
         self._forgot_us += by_us
         self._next_due_us = self._oldest_due()
 
     def released(self) -> None:
-        """Find the time of the next due side after a full release."""
         self._next_due_us = self._oldest_due()
 
     def waiting(self, model: str, keys: Iterable[str]) -> list[Half]:
-        """Sides of these keys in the journal, and finished ones."""
         return self._journal.halves(model, list(dict.fromkeys(keys)))
 
     def due_us(self, model: str, now_us: int, *, done: bool = False) -> int:
-        """Time when a new side is given up. With ``done``, when its outcome is forgotten."""
+        """Time when a new side is given up; with ``done``, when its outcome is forgotten."""
         return now_us + int((self._wait_s(model) + (REMEMBER_S if done else 0.0)) * 1e6)
 
     def target(self, model: str) -> tuple[pa.Schema, str]:
-        """Schema and digest of the records that are made now."""
         return self._schema_of(model)
 
     def decode(self, half: Half) -> pa.RecordBatch:
-        """Rows of a side that waited.
-
-        Raises
-        ------
-        ValueError
-            If its bytes are not those that were written.
-        """
+        """Rows of a waiting side; ValueError if its bytes have changed."""
         crc, message = half.payload[:_CHECKSUM_BYTES], half.payload[_CHECKSUM_BYTES:]
         if zlib.crc32(message) != int.from_bytes(crc, "big"):
             raise ValueError(f"a {half.side} that waited has other bytes than were written")
@@ -193,7 +146,6 @@ class _Meeting:
         self._serialized: dict[str, bytes] = {}
 
     def join(self, members: Sequence[PendingHalf]) -> None:
-        """Let arrivals meet what waits."""
         keys = [_keys(half) for half in members]
         self._recall(self._joiner.waiting(self._model, (key for one in keys for key in one)))
         news: dict[tuple[str, str], tuple[PendingHalf, int]] = {}
@@ -208,7 +160,6 @@ class _Meeting:
                 self._joined.keep.append(self._waiting(key, half, row))
 
     def release(self, due: Sequence[Half]) -> None:
-        """Give up waiting for the other sides of ``due``."""
         self._recall(due)
         for half in due:
             self._joined.drop.append(half)
@@ -236,7 +187,7 @@ class _Meeting:
             self._open.setdefault(half.key, {})[half.side] = place
 
     def _arrive(self, key: str, side: Side, place: SideRow) -> bool:
-        """Take one row of a side; whether it may have to wait."""
+        """Take one row of a side; True if it may have to wait."""
         seen = self._done.get(key)
         if seen is not None:
             if side in seen:
@@ -267,7 +218,6 @@ class _Meeting:
         self._touched.add(key)
 
     def _write(self) -> None:
-        """Blocks of the records that were made, and what is remembered of them."""
         schema, digest = self._joiner.target(self._model)
         blocks, unfit = self._rows.blocks(self._made, self._model, schema, digest)
         self._joined.blocks += blocks
@@ -301,5 +251,4 @@ class _Meeting:
 
 
 def _keys(half: PendingHalf) -> list[str]:
-    """Key of every row."""
     return [half.key + _SEPARATOR + id_ for id_ in half.block.table.column("id").to_pylist()]

@@ -1,7 +1,4 @@
-"""Rows of sides as columns.
-
-Pairs of rows become the records of a block.
-"""
+"""Pairs of rows of sides become the records of a block."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +21,7 @@ _UNBOUNDED = Bounds(depth=64, elements=2**31, fields=2**31, cells=2**31)
 
 
 class SideRow(NamedTuple):
-    """Row among the added ones of one schema."""
+    """Row among those added of one schema."""
 
     digest: str
     row: int
@@ -32,17 +29,7 @@ class SideRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JoinedRecord:
-    """Record to be written.
-
-    Attributes
-    ----------
-    side
-        Whose row ``first`` is: names the record of a late side.
-    first, second
-        Its request and its response; a record of one side alone has no ``second``.
-    is_partial, is_late
-        Whether the other side is missing, and whether this one came after the other was given up.
-    """
+    """Record to write: ``first`` is a row of ``side``; ``is_late``: the other side was given up before."""
 
     side: str
     first: SideRow
@@ -52,19 +39,16 @@ class JoinedRecord:
 
     @property
     def places(self) -> tuple[SideRow, ...]:
-        """Rows that the record is made of."""
         return (self.first,) if self.second is None else (self.first, self.second)
 
 
 class SidesBySchema:
-    """Rows by the digest of their schema."""
-
     def __init__(self) -> None:
         self._tables: dict[str, list[pa.RecordBatch]] = {}
         self._rows: dict[str, int] = {}
 
     def add(self, digest: str, table: pa.RecordBatch) -> int:
-        """Add a table; return its first row's number in the schema. Among the rows of its digest."""
+        """Add a table; return the number of its first row among those of its digest."""
         self._tables.setdefault(digest, []).append(table)
         first = self._rows.get(digest, 0)
         self._rows[digest] = first + table.num_rows
@@ -75,8 +59,8 @@ class SidesBySchema:
     ) -> tuple[list[PendingBlock], int]:
         """Blocks of these records, and how many pairs did not fit together.
 
-        Rows are brought to ``schema``. Those that cannot be (a column was declared anew while they waited)
-        keep their own, and are partial records, each side for itself.
+        Rows that cannot be brought to ``schema`` (a column was declared meanwhile) become partial records,
+        each side by itself.
         """
         if not made:
             return [], 0
@@ -96,18 +80,7 @@ class SidesBySchema:
 
 
 def fit(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """Rows with the columns and types of ``schema``.
-
-    None when values would be lost.
-
-    Examples
-    --------
-    >>> rows = pa.table({"a": pa.array([1, 2])})
-    >>> fit(rows, pa.schema([("a", pa.float64()), ("b", pa.string())])).to_pylist()
-    [{'a': 1.0, 'b': None}, {'a': 2.0, 'b': None}]
-    >>> fit(rows, pa.schema([("b", pa.string())])) is None
-    True
-    """
+    """Rows with the columns and types of ``schema``; None when values would be lost."""
     if table.schema.equals(schema, check_metadata=True):
         return table
     if any(name not in schema.names and table[name].null_count < len(table) for name in table.column_names):
@@ -130,7 +103,7 @@ def fit(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
 
 
 def _put_aside(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
-    """The rows with columns that gave way meanwhile as rare fields; None where these have no column."""
+    """The rows with dropped columns as rare fields; None if these have no column."""
     gone = [name for name in table.column_names if name not in schema.names]
     members: dict[str, dict[int, dict[str, Any]]] = {}
     for name in gone:
@@ -155,7 +128,6 @@ def _put_aside(table: pa.Table, schema: pa.Schema) -> pa.Table | None:
 
 
 def _apart(made: JoinedRecord) -> list[JoinedRecord]:
-    """Each side as a record of its own."""
     if made.second is None:
         return [made]
     return [
@@ -192,7 +164,7 @@ def _blocks(
 
 
 def _column(name: str, sides: Sequence[pa.Table]) -> pa.ChunkedArray:
-    """Column of both sides: of fields, the request's value where both have one."""
+    """Column of both sides: the request's value where both have one."""
     columns = [side[name] for side in sides]
     if is_rest(name) and len(columns) > 1:
         return pa.chunked_array([merged_rest(*columns)], pa.string())
@@ -211,7 +183,7 @@ def _column(name: str, sides: Sequence[pa.Table]) -> pa.ChunkedArray:
 
 
 def _either(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values of ``first``, of ``second`` where it has none; coalesce does not know tensors."""
+    """Values of ``first``, else of ``second``; pyarrow's coalesce does not know tensors."""
     rows = np.arange(len(first))
     at = np.where(first.is_valid().to_numpy(), rows, rows + len(first))
     return pa.chunked_array([*first.chunks, *second.chunks], first.type).take(pa.array(at))

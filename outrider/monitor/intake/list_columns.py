@@ -1,9 +1,7 @@
-"""Columns of lists at the border.
+"""Columns of lists: flat objects (boxes, passages) or plain values, any number per record.
 
-Flat objects (boxes, passages) or plain values, any number per record.
-
-The elements of a whole block are converted field by field, each field like a column of its own, so that a
-list costs what its numbers cost. Even lists of numbers stay tensors (``column_types``).
+Elements of a whole block are converted field by field, so a list costs what its numbers cost. Even lists of
+numbers stay tensors (``column_types``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import is_tensor, list_array
+from outrider.assertions.batch.columns import is_tensor, list_array
 from outrider.dataops.payloads.columns import is_payload
 from outrider.dataops.state.stored_texts import text_fault
 from outrider.monitor.http.problem import ProblemError, problem
@@ -31,47 +29,25 @@ _NONE = type(None)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bounds on one column.
-
-    Parameters
-    ----------
-    depth
-        Deepest nesting of lists that is looked at.
-    elements
-        Most elements of one list.
-    fields
-        Fields that a list of objects may have beyond those known.
-    cells
-        Most elements x fields of the column.
-    """
-
     depth: int = 16
     elements: int = 100_000
     fields: int = 512
+    """Fields that a list of objects may have beyond those known."""
     cells: int = 20_000_000
+    """Most elements x fields of the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedColumn:
-    """Column of one type, and its misfit rows.
-
-    Parameters
-    ----------
-    array
-        None when nothing is known of the column and no value says more; whatever stands in bad rows.
-    bad
-        Rows that do not fit what was known before; ``below`` is the place within the column.
-    disagreeing
-        Rows that do not fit what others of the same block say about something new.
-    """
-
     array: pa.Array | None
+    """None if no value says what the column is; bad rows hold anything."""
     bad: RowFaults = field(default_factory=lambda: RowFaults(0))
+    """Rows that do not fit what was known before."""
     disagreeing: RowFaults = field(default_factory=lambda: RowFaults(0))
+    """Rows that do not fit what others of the block say about something new."""
 
     @classmethod
     def of(cls, array: pa.Array | None, misfits: Misfits, rows: int, *, is_new: bool) -> "ConvertedColumn":
-        """Column whose misfits are whole values."""
         if not len(misfits):
             return cls(array)
         faults = RowFaults(rows)
@@ -84,13 +60,8 @@ def convert_column(
 ) -> ConvertedColumn:
     """Column of scalars, tensors or lists; see `column_types.convert`.
 
-    A list type may grow where it was not declared: int becomes float, objects get fields, and a list that
-    was always empty learns what its elements are.
-
-    Raises
-    ------
-    ProblemError
-        413 when the elements would fill more than ``bounds.cells``.
+    An undeclared list type may grow: int becomes float, objects get fields, and a list that was always empty
+    learns its elements.
     """
     if isinstance(values, pa.Array) and is_tensor(values.type) and known is not None and is_list(known):
         # Vectors of one length are lists too; of more dimensions there is no list column.
@@ -109,7 +80,6 @@ def convert_column(
 
 
 def _payloads(array: pa.Array, known: pa.DataType | None) -> ConvertedColumn:
-    """Column of payloads that came as one; bad where the column is known to be of another type."""
     if known is None or is_payload(known):
         return ConvertedColumn(array)
     reason = f"expected {describe(known)}, got a payload"
@@ -128,7 +98,7 @@ def _listed(array: pa.Array) -> list[Any]:
 
 
 def width(kind: pa.DataType | None) -> int:
-    """Number of columns that a type counts for. A list of objects has one per field."""
+    """Number of columns that a type counts for: a list of objects has one per field."""
     if kind is None:
         return 0
     return max(1, kind.value_type.num_fields) if is_list(kind) else 1
@@ -140,7 +110,7 @@ def cells_of(array: pa.Array) -> int:
 
 
 def _holds_lists(values: list[Any], known: pa.DataType | None) -> bool:
-    """True for a column of lists, neither of scalars nor of tensors."""
+    """True for a column of lists rather than scalars or tensors."""
     if known is not None:
         return is_list(known)
     first = next((value for value in values if value is not None), None)
@@ -161,8 +131,6 @@ def _is_nest(value: list[Any]) -> bool:
 
 
 class _Lists:
-    """Converts the values of one list column."""
-
     def __init__(self, known: pa.DataType | None, *, declared: bool, bounds: Bounds) -> None:
         item = None if known is None else known.value_type
         self._known = known
@@ -191,7 +159,7 @@ class _Lists:
         return ConvertedColumn(list_array(elements, lengths, missing), self._bad, self._disagreeing)
 
     def _only_lists(self, values: list[Any]) -> list[Any]:
-        """Values with an empty list in place of what is none, or is too long."""
+        """Values with an empty list in place of misfits."""
         most = self._bounds.elements
         if {list, _NONE} >= set(map(type, values)) and max(map(len, filter(None, values)), default=0) <= most:
             return values
@@ -208,7 +176,6 @@ class _Lists:
         return lists
 
     def _plain(self, flat: list[Any]) -> pa.Array | None:
-        """Elements that are no objects."""
         present = set(map(type, flat))
         if self._item is None and present & _NESTED:
             before = flat
@@ -262,7 +229,7 @@ class _Lists:
         return pa.StructArray.from_arrays(list(fields.values()), fields=kinds)
 
     def _only_objects(self, flat: list[Any]) -> list[dict[str, Any]]:
-        """Elements with an empty object in place of what is none."""
+        """Elements with an empty object in place of misfits."""
         if set(map(type, flat)) == {dict}:
             return flat
         self._blame_nulls(flat)
@@ -271,7 +238,7 @@ class _Lists:
         return [value if type(value) is dict else {} for value in flat]
 
     def _new_field(self, values: list[Any], below: str) -> tuple[pa.Array | None, Misfits]:
-        """Array of a field that no element had, None when it teaches nothing; and what does not fit."""
+        """Array of a field that no element had, None when it teaches nothing; and the misfits."""
         if not set(map(type, values)) & _NESTED:
             return convert(values, None, declared=False)
         what = "a field of an element is a number, text or boolean, got "
@@ -280,7 +247,7 @@ class _Lists:
         return convert([None if type(value) in _NESTED else value for value in values], None, declared=False)
 
     def _blame_fields(self, flat: list[dict[str, Any]], refused: Mapping[str, str]) -> None:
-        """Refuse elements with a field that none may have: one look at each, however many names there are."""
+        """Refuse elements with a refused field, at one look each, however many names there are."""
         found = {
             at: name
             for at, element in enumerate(flat)
@@ -307,7 +274,6 @@ class _Lists:
     def _blame(
         self, places: Iterable[int] | Rows, reason: Reason, below: Reason = "", *, is_new: bool
     ) -> None:
-        """Note what is wrong with elements; the first fault of a record counts."""
         ats = places if isinstance(places, np.ndarray) else np.fromiter(places, np.int64)
         if not len(ats):
             return
@@ -329,7 +295,6 @@ def _below(name: str) -> str:
 
 
 def _names(flat: list[dict[str, Any]], known: dict[str, pa.DataType]) -> list[str]:
-    """Known fields, then new ones in order of appearance."""
     first = flat[0].keys()
     if all(element.keys() == first for element in flat):
         return list(dict.fromkeys([*known, *first]))
@@ -342,7 +307,7 @@ def _names(flat: list[dict[str, Any]], known: dict[str, pa.DataType]) -> list[st
 def _cast_whole(
     array: pa.Array, known: pa.DataType | None, declared: bool, bounds: Bounds
 ) -> pa.Array | None:
-    """Whole Arrow list column in its type at the border, or None when it must be looked at value by value."""
+    """Arrow list column cast whole; None: it must be looked at value by value."""
     kind = array.type
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not (known is None or is_list(known)):
         return None
@@ -375,7 +340,7 @@ def _is_uneven(array: pa.Array, lengths: NDArray[np.int64]) -> bool:
 def _cast_objects(
     flat: pa.Array, item: pa.DataType | None, declared: bool, bounds: Bounds
 ) -> pa.Array | None:
-    """Objects with every field cast whole; None where a look at the values is needed."""
+    """Objects with every field cast whole; None: values need a look."""
     if item is not None and not pa.types.is_struct(item):
         return None
     given = dict(_fields(flat))
@@ -405,7 +370,6 @@ def _cast_objects(
 
 
 def _may_be_new(names: list[str], bounds: Bounds) -> bool:
-    """True where a list may get fields of these names."""
     return len(names) <= bounds.fields and all(0 < len(name) <= 256 for name in names)
 
 

@@ -1,7 +1,4 @@
-"""Payloads and arrays in records.
-
-From their JSON form to values of a column.
-"""
+"""Payloads and arrays in records: from their JSON form to values of a column."""
 
 import binascii
 import json
@@ -39,23 +36,11 @@ _LENGTH = struct.Struct("<Q")
 
 
 def is_marked(value: Any) -> bool:
-    """Test for a JSON object that stands for a payload or array."""
     return isinstance(value, dict) and not MARKERS.isdisjoint(value)
 
 
 def parse_marked(value: Mapping[str, Any], parts: Parts = ()) -> Payload | NDArray[Any] | str:
-    """Payload, array or text that an object stands for.
-
-    Parameters
-    ----------
-    parts
-        Bytes that ``$part`` counts in; none where the body is not framed.
-
-    Raises
-    ------
-    ValueError
-        Saying what was expected and what came.
-    """
+    """Payload, array or text that an object stands for; ``parts`` are those of a framed body."""
     marker = next(iter(MARKERS & value.keys()))
     unknown = sorted(value.keys() - _ALLOWED[marker] - {marker})
     if unknown:
@@ -75,7 +60,7 @@ def parse_marked(value: Mapping[str, Any], parts: Parts = ()) -> Payload | NDArr
 
 
 def with_parts(fields: dict[str, Any], parts: Parts, depth: int) -> dict[str, Any]:
-    """Fields of one record with every ``$part`` replaced. ValueError names the field that cannot be."""
+    """Fields of one record with every ``$part`` replaced; ValueError names the field that cannot be."""
     made = {}
     for name, value in fields.items():
         try:
@@ -90,7 +75,6 @@ def with_parts(fields: dict[str, Any], parts: Parts, depth: int) -> dict[str, An
 
 
 def parsed_column(values: Sequence[Any]) -> tuple[list[Any], Misfits]:
-    """Values of a column with marked objects parsed, and misfits."""
     made: list[Any] = []
     bad: dict[int, str] = {}
     for row, value in enumerate(values):
@@ -105,22 +89,19 @@ def parsed_column(values: Sequence[Any]) -> tuple[list[Any], Misfits]:
 
 
 def with_bytes(values: list[Any]) -> list[Any]:
-    """Values of a column with payloads in place of bytes. Tensors of other protocols bring bytes."""
+    """Values with payloads in place of bytes, as tensors of other protocols bring them."""
     if bytes not in set(map(type, values)):
         return values
     return [Payload(value) if type(value) is bytes else value for value in values]
 
 
 def in_lists(values: Sequence[Any]) -> set[int]:
-    """Rows whose list begins with a payload.
-
-    No column can hold such a list; further elements are not looked for.
-    """
+    """Rows whose list begins with a payload; further elements are not looked at."""
     return {row for row, value in enumerate(values) if type(value) is list and value and is_marked(value[0])}
 
 
 def refused(column: pa.StructArray, form: PayloadForm | None, rules: PayloadRules) -> dict[int, str]:
-    """Rejected rows of a payload column, with reasons. Looks at nothing but the record."""
+    """Rejected rows of a payload column, with reasons, told by the record alone."""
     faults = faults_of(column, max_bytes=rules.max_bytes)
     uris = field_of(column, "uri")
     if uris.null_count == len(uris):
@@ -138,7 +119,7 @@ def refused(column: pa.StructArray, form: PayloadForm | None, rules: PayloadRule
 
 
 def lists_where_known(values: list[Any], known: pa.DataType | None) -> list[Any]:
-    """One-dimensional arrays as lists for a column of lists. Of any length."""
+    """One-dimensional arrays as lists, for a column of lists."""
     arrays = [value for value in values if isinstance(value, np.ndarray)]
     if not arrays or any(array.ndim != 1 for array in arrays):
         return values
@@ -211,20 +192,7 @@ _DECODE_HEAD = msgspec.json.Decoder(_FramedHead).decode
 
 
 def split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
-    """JSON of the records, and the parts as views of the body.
-
-    Raises
-    ------
-    ProblemError
-        400 when the lengths that the body states are not those that it has.
-
-    Examples
-    --------
-    >>> head = b'{"sizes": [2, 1], "records": [{"id": "a"}]}'
-    >>> records, parts = split_frames(len(head).to_bytes(8, "little") + head + b"xyz")
-    >>> records, [bytes(part) for part in parts]
-    (b'[{"id": "a"}]', [b'xy', b'z'])
-    """
+    """JSON of the records, and the parts as views of the body."""
     if len(body) < _LENGTH.size:
         raise _bad_frames(f"{len(body)} bytes, at least {_LENGTH.size} expected: the length of the JSON")
     (length,) = _LENGTH.unpack_from(body)
@@ -243,7 +211,7 @@ def split_frames(body: bytes) -> tuple[bytes, list[memoryview]]:
 
 
 def _read_slowly(head: bytes, fault: Exception) -> _FramedHead:
-    """Head with texts or numbers that are none, which are refused with their records."""
+    """Head with bad texts or numbers, which are refused with their records."""
     try:
         found = json.loads(head)
         return _FramedHead(

@@ -1,7 +1,4 @@
-"""Rare fields without a column of their own.
-
-One JSON object per record and part.
-"""
+"""Rare fields without a column of their own: one JSON object per record and part."""
 
 import json
 from collections.abc import Mapping
@@ -15,28 +12,11 @@ from outrider.assertions.batch import REST
 
 
 def as_json(value: Any) -> str:
-    """JSON of a value; TypeError or ValueError where there is none.
-
-    Examples
-    --------
-    >>> as_json({"b": 1, "a": [True, None]})
-    '{"a": [true, null], "b": 1}'
-    """
     return json.dumps(value, sort_keys=True, allow_nan=False, default=_plain)
 
 
 def rest_column(sent: pa.Array | None, members: Mapping[int, dict[str, Any]], rows: int) -> pa.Array:
-    """Column with a JSON object for each row that has rare fields.
-
-    Parameters
-    ----------
-    sent
-        What the sender put into the column itself.
-    members
-        Fields by row.
-    rows
-        Length of the column.
-    """
+    """JSON objects of rows with rare fields; ``sent`` is what the sender put into the column itself."""
     texts: list[str | None] = [None] * rows if sent is None else sent.to_pylist()
     for row, fields in members.items():
         texts[row] = as_json(_object(texts[row]) | fields)
@@ -44,16 +24,7 @@ def rest_column(sent: pa.Array | None, members: Mapping[int, dict[str, Any]], ro
 
 
 def merged_rest(first: pa.ChunkedArray, second: pa.ChunkedArray) -> pa.Array:
-    """Rare fields of both sides of records.
-
-    Where both have one, the first side's counts.
-
-    Examples
-    --------
-    >>> sides = [pa.chunked_array([[text]]) for text in ('{"a": 1}', '{"a": 2, "b": 3}')]
-    >>> merged_rest(*sides).to_pylist()
-    ['{"a": 1, "b": 3}']
-    """
+    """Rare fields of both sides; the first side's counts where both have one."""
     pairs = zip(first.to_pylist(), second.to_pylist(), strict=True)
     both = [one if two is None else two if one is None else _joined(one, two) for one, two in pairs]
     return pa.array(both, pa.string())

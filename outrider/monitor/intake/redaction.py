@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from outrider.dataops.redaction.columns import ColumnRedactor, ColumnRules
@@ -17,18 +18,6 @@ from .pending_blocks import PendingHalf
 
 
 class IntakeRedaction:
-    """Redaction by the rules of each model.
-
-    Parameters
-    ----------
-    rules
-        By model, what is redacted.
-    key
-        Secret of the placeholders.
-    counted
-        Told of the model, and of the values that placeholders took the place of, by kind.
-    """
-
     def __init__(
         self,
         rules: Mapping[str, ColumnRules],
@@ -41,7 +30,6 @@ class IntakeRedaction:
         self._all = frozenset().union(*(own.all_kinds() for own in rules.values())) - {"value"}
 
     def table(self, model: str, table: pa.RecordBatch) -> pa.RecordBatch:
-        """Records or labels of a model with placeholders."""
         redactor = self._redactors.get(model)
         if redactor is None:
             return table
@@ -51,18 +39,14 @@ class IntakeRedaction:
         return found
 
     def half(self, half: PendingHalf) -> PendingHalf:
-        """Side of records with placeholders."""
         block = half.block
         if block.model not in self._redactors:
             return half
         made = self.table(block.model, block.table)
-        return replace(half, block=replace(block, content=made, shape=None))
+        return replace(half, block=msgspec.structs.replace(block, content=made, shape=None))
 
     def fields(self, model: str | None, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by column, or by part, with placeholders.
-
-        Without a model the rules of all hold.
-        """
+        """Values by column, or by part, with placeholders; without a model by the rules of all."""
         known = [self._redactors[model]] if model in self._redactors else []
         redactors = known if model is not None else list(self._redactors.values())
         made = dict(fields)

@@ -1,7 +1,7 @@
 """Refused records of one request, and faulty rows of a block.
 
-Any number of records may be refused, with any number of different faults, so nothing here costs more for a
-refused record than a good one costs: reasons are worked out for those alone that an answer lists.
+A refused record costs no more than a good one, however many faults there are: reasons are worked out for
+those alone that an answer lists.
 """
 
 import difflib
@@ -19,93 +19,49 @@ from outrider.monitor.metrics.registry import CounterFamily
 LISTED = 1000
 """Most rejections that an answer names."""
 _APART = 50
-"""Kinds of rejections of one request that are counted apart; names in them are any."""
+"""Kinds of rejections of one request that are counted apart; names in them come from strangers."""
 _SUGGESTIONS = 3
 """Of one request: a search for similar names costs as much as hundreds of records."""
 _WORD = 64
-"""Characters of a name that similar ones are looked for."""
+"""Longest name that similar ones are looked for."""
 _NO_MODEL = "is missing: name it in every record, or once as ?model= in the URL (--model of a replay)"
 
 Rows: TypeAlias = NDArray[np.int64]
 Reason: TypeAlias = str | Callable[[int], str]
-"""What was expected and what came; of a row, where it says what that row has."""
+"""What was expected and what came, or a function of the row that says so."""
 Near: TypeAlias = Callable[[str, Sequence[str]], Sequence[str]]
 """Known names that are like a name, the most similar first."""
 
 
 def close_names(name: str, known: Sequence[str]) -> Sequence[str]:
-    """Known names that are like a name, at most one."""
     return difflib.get_close_matches(name, known, n=1) if len(name) <= _WORD else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Rejection of one record, with its reason.
-
-    Parameters
-    ----------
-    index
-        Place in what was sent, from 0 (blank lines do not count).
-    id
-        Its id, if it had one that could be read.
-    field
-        Full column name; ``""`` when the record as a whole is meant.
-    reason
-        What was expected and what came.
-    model
-        Name of the model it is of, where that could be read.
-    is_erased
-        It was erased: its id is noted nowhere.
-    """
-
     index: int
+    """Place in what was sent, from 0; blank lines do not count."""
     id: str | None
     field: str
+    """Full column name; ``""`` for the record as a whole."""
     reason: str
     model: str = ""
     is_erased: bool = False
+    """Its id is noted nowhere."""
 
 
 @dataclass(slots=True)
 class RejectedKind:
-    """Rejections of one model, reason and field.
-
-    Parameters
-    ----------
-    reason
-        As in ``outrider_records_rejected_total``.
-    field
-        ``*`` for several that are not counted apart.
-    example
-        Id of the first, where it could be read and may be noted.
-    """
-
     model: str
     reason: str
     field: str
+    """``*`` for several that are not counted apart."""
     count: int = 0
     example: str | None = None
+    """Id of the first, if it could be read and may be noted."""
 
 
 class Rejections:
-    """Refused records of one request.
-
-    Parameters
-    ----------
-    near
-        Finds known names that are like a misspelt one.
-
-    Examples
-    --------
-    >>> refused = Rejections()
-    >>> refused.add(4, "inputs", "expected a JSON object", model="m", id_="a")
-    >>> refused.add_rows(np.arange(2), "id", lambda row: f"row {row}", indices=[3, 7], model="m")
-    >>> [(one.index, one.reason) for one in refused.listed]
-    [(3, 'row 0'), (4, 'expected a JSON object'), (7, 'row 1')]
-    >>> [(kind.field, kind.count, kind.example) for kind in refused.kinds()]
-    [('inputs', 1, 'a'), ('id', 2, None)]
-    """
-
     def __init__(self, near: Near = close_names) -> None:
         self.count = 0
         self.erased = 0
@@ -113,7 +69,7 @@ class Rejections:
         self._suggested: dict[str, Sequence[str]] = {}
         self._listed: list[Rejection] = []
         self._last = 2**63
-        """No place behind it is listed any more."""
+        """Later places are no longer listed."""
         self._kinds: dict[tuple[str, str, str], RejectedKind] = {}
 
     def __bool__(self) -> bool:
@@ -127,15 +83,12 @@ class Rejections:
 
     @property
     def are_erased(self) -> bool:
-        """True where all are of erased records."""
         return self.erased == self.count
 
     def kinds(self) -> Iterator[RejectedKind]:
-        """Counts by model, reason and field."""
         return iter(self._kinds.values())
 
     def note(self, counter: CounterFamily, refusals: RefusalBook) -> None:
-        """Count all by reason, and in the book of refusals."""
         for kind in self.kinds():
             counter.labels(reason=kind.reason).inc(kind.count)
             refusals.note(
@@ -147,7 +100,7 @@ class Rejections:
             )
 
     def suggest(self, what: str, name: str, known: Sequence[str]) -> str:
-        """Reason for a name that is none of the known ones."""
+        """Reason for an unknown name."""
         if name not in self._suggested and len(self._suggested) < _SUGGESTIONS:
             self._suggested[name] = self._near(name, known)
         near = self._suggested.get(name, ())
@@ -157,7 +110,6 @@ class Rejections:
         return f"unknown {what} {name[:256]!r}{more}"
 
     def add(self, index: int, field: str, reason: str, *, model: str = "", id_: str | None = None) -> None:
-        """Refuse one record."""
         if index < self._last:
             self._list(Rejection(index, id_, field, reason, model))
         self._count(model, field, 1, id_)
@@ -168,7 +120,7 @@ class Rejections:
         fields: Sequence[str],
         explain: Callable[[int], tuple[str, str, str | None]],
     ) -> None:
-        """Refuse records in ascending order, explained where an answer lists them."""
+        """Refuse records in ascending order; the listed ones are explained."""
         for row, index in enumerate(indices[:LISTED]):
             field, id_ = fields[row], None
             if index < self._last:
@@ -183,19 +135,7 @@ class Rejections:
         indices: Sequence[int], model: str, id_of: Callable[[int], str | None] = lambda _: None,
         below: Reason = "", said_of: Rows | None = None, are_erased: bool = False,
     ) -> None:  # fmt: skip
-        """Refuse rows of one model for one reason.
-
-        Parameters
-        ----------
-        rows
-            In ascending order.
-        indices
-            Place of every row in what was sent.
-        below
-            Place within the field.
-        said_of
-            Rows as ``reason`` and ``below`` count them.
-        """
+        """Refuse rows of one model for one reason; ``said_of``: rows as reason and ``below`` count them."""
         if not len(rows):
             return
         chosen = rows[:LISTED].tolist()
@@ -218,7 +158,6 @@ class Rejections:
         id_of: Callable[[int], str | None],
         known: Sequence[str],
     ) -> None:
-        """Refuse rows of models that are not known, or not named."""
         for row, (index, name) in enumerate(zip(indices[:LISTED], models, strict=False)):
             if index < self._last:
                 reason = self.suggest("model", name, known) if name else _NO_MODEL
@@ -258,7 +197,6 @@ class Rejections:
 
 
 def said(what: Reason, row: int) -> str:
-    """The words about a row."""
     return what if isinstance(what, str) else what(row)
 
 
@@ -275,13 +213,7 @@ NO_ROWS: Rows = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Misfits:
-    """Values of one column that do not fit.
-
-    Parameters
-    ----------
-    rows
-        In ascending order.
-    """
+    """Values of one column that do not fit; rows in ascending order."""
 
     rows: Rows = field(default_factory=lambda: NO_ROWS)
     reason: Reason = ""
@@ -291,25 +223,12 @@ class Misfits:
 
     @classmethod
     def of(cls, rows: Iterable[int], reason: Reason) -> "Misfits":
-        """Misfits of any numbers of rows."""
         return cls(np.fromiter(rows, np.int64), reason)
 
 
 @dataclass(frozen=True, slots=True)
 class FaultyRows:
-    """Rows with one kind of fault.
-
-    Parameters
-    ----------
-    rows
-        In ascending order.
-    field
-        Full column name.
-    below
-        Place within the field, such as ``[3].left``.
-    said_of
-        The rows as ``reason`` and ``below`` count them.
-    """
+    """Rows with one kind of fault; ``below`` is the place within the field, such as ``[3].left``."""
 
     rows: Rows
     field: str
@@ -319,20 +238,7 @@ class FaultyRows:
 
 
 class RowFaults:
-    """Faulty rows of a block; the first fault of a row counts.
-
-    Parameters
-    ----------
-    rows
-        Length of the block.
-
-    Examples
-    --------
-    >>> faults = RowFaults(3)
-    >>> faults.add([2], "id", "too long"); faults.add([1, 2], "ts", "too late")
-    >>> [(each.rows.tolist(), each.field) for each in faults.groups]
-    [([2], 'id'), ([1], 'ts')]
-    """
+    """Faulty rows of a block; the first fault of a row counts."""
 
     def __init__(self, rows: int) -> None:
         self.is_bad = np.zeros(rows, np.bool_)
@@ -343,7 +249,6 @@ class RowFaults:
 
     @property
     def rows(self) -> Rows:
-        """All faulty rows."""
         return np.flatnonzero(self.is_bad)
 
     def add(
@@ -367,11 +272,9 @@ class RowFaults:
         )
 
     def add_misfits(self, field: str, misfits: Misfits) -> None:
-        """Note misfits of a column."""
         self.add(misfits.rows, field, misfits.reason)
 
     def add_all(self, other: "RowFaults", *, field: str | None = None) -> None:
-        """Note faults of the same block under the name of a column."""
         for each in other.groups:
             name = each.field if field is None else field
             self.add(each.rows, name, each.reason, below=each.below, said_of=each.said_of)

@@ -1,57 +1,38 @@
-"""Parts of a request: one model's records before their columns.
-
-As a protocol read them.
-"""
+"""Records of one model in a request, before their columns."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from .column_types import Values
 from .pending_blocks import PendingBlock, Side
 
 
-@dataclass(frozen=True, slots=True)
-class RequestPart:
-    """Records of one model as received.
-
-    Parameters
-    ----------
-    model
-        Name of the model; ``""`` when none was given.
-    indices
-        Place of every row in what was sent.
-    system
-        System columns by name; those that are missing get their defaults.
-    fields
-        ``inputs``, ``outputs``, … as one dictionary (or None) per row.
-    columns
-        The same as whole columns under their full names, when they came as columns.
-    known
-        Instead of all these: records found to fit, as one block.
-    has_own_names
-        Whether the protocol itself names the fields, so that none can be misnamed.
-    """
-
+class RequestPart(msgspec.Struct, frozen=True):  # a dataclass takes as long as to parse a record
     model: str
+    """``""`` when none was given."""
     indices: Sequence[int]
+    """Place of every row in what was sent."""
     system: dict[str, Values]
-    fields: dict[str, list[dict[str, Any] | None]] = field(default_factory=dict)
-    columns: dict[str, Values] = field(default_factory=dict)
+    fields: dict[str, list[dict[str, Any] | None]] = {}
+    """``inputs``, ``outputs``, … as one dictionary (or None) per row."""
+    columns: dict[str, Values] = {}
+    """The same under full names, if they came as columns."""
     known: PendingBlock | None = None
+    """Instead of all these: records that fit, as one block."""
     has_own_names: bool = False
+    """Whether the protocol itself names the fields, so that none can be misnamed."""
 
     def id_of(self, row: int) -> str | None:
-        """Id of a row as received, shortened to 256 characters."""
         if self.known is not None:
             return short_id(self.known.table.column("id")[row])
         values = self.system.get("id")
         return None if values is None else short_id(values[row])
 
     def take(self, rows: list[int]) -> "RequestPart":
-        """Part of these rows."""
         return RequestPart(
             model=self.model,
             indices=[self.indices[row] for row in rows],
@@ -62,7 +43,6 @@ class RequestPart:
         )
 
     def slice(self, rows: range) -> "RequestPart":
-        """Part of neighbouring rows."""
         place = slice(rows.start, rows.stop)
         return RequestPart(
             model=self.model,
@@ -76,21 +56,10 @@ class RequestPart:
 
 @dataclass(frozen=True, slots=True)
 class HalfPart:
-    """One side of records.
-
-    Rows of both sides become one record where ``key`` and their id are equal.
-
-    Parameters
-    ----------
-    key
-        Scope of the ids, such as the source of an event or a trace; ``""`` where ids stand for themselves.
-    side
-        ``request`` or ``response``: each waits for the other.
-    part
-        Its rows, each with an id.
-    """
+    """One side of records; rows become one record where ``key`` and their id are equal."""
 
     key: str
+    """Scope of the ids, such as the source of an event or a trace."""
     side: Side
     part: RequestPart
 

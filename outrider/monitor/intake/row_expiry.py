@@ -1,7 +1,4 @@
-"""Expiry of old rows, slice by slice, behind that of payloads.
-
-`outrider.dataops.journal.row_expiry` decides.
-"""
+"""Expiry of old rows, slice by slice, after that of payloads; `dataops.journal.row_expiry` decides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,13 +15,11 @@ from outrider.monitor.settings.sections import StorageSettings
 
 SLICE_ROWS = 1000
 PASS_US = 3_600_000_000
-"""Pause of a model behind its last old record: what stayed is looked at again."""
+"""Pause of a model after its last old record: what stayed is looked at again."""
 
 
 @dataclass(slots=True)
 class _Pass:
-    """Walk over the records of a model."""
-
     at: RowPlace = START
     until: int = 0
     gone: int = 0
@@ -33,14 +28,6 @@ class _Pass:
 
 @dataclass(slots=True)
 class RowExpirer:
-    """Expirer of rows whose blocks payload expiry has passed.
-
-    Parameters
-    ----------
-    reader
-        Journal, for the steps of the clock.
-    """
-
     storage: StorageSettings
     engine: Engine
     reader: SqliteJournal
@@ -52,13 +39,7 @@ class RowExpirer:
     _hashes_us: int = 0
 
     def step(self, through: Mapping[str, int], now_us: int) -> bool:
-        """Let one slice go; False where nothing is due.
-
-        Parameters
-        ----------
-        through
-            By model, the last block whose payloads were looked at.
-        """
+        """Expire one slice of what payload expiry has passed (``through``); False if nothing is due."""
         for model, last in through.items():
             walk = self._passes.setdefault(model, _Pass())
             if not model or (walk.at == START and now_us < walk.next_us):
@@ -83,7 +64,7 @@ class RowExpirer:
             return min(last, row_expiry.old_rows(connection, model, is_old))
 
     def _slice(self, model: str, walk: _Pass, now_us: int) -> bool:
-        """Expire the next records; True where the pass is at its end."""
+        """Expire the next records; True at the end of the pass."""
         with write(self.engine) as connection:
             found = row_expiry.expire_rows(
                 connection, model, after=walk.at, until=walk.until, limit=SLICE_ROWS, now_us=now_us
@@ -98,7 +79,7 @@ class RowExpirer:
         return found is None and not loose
 
     def _forget(self, now_us: int) -> bool:
-        """Forget the next ids whose time is over, once a day all of them."""
+        """Forget the next expired ids, once a day all of them."""
         if self._hash is None and now_us < self._hashes_us:
             return False
         before = int((now_us - self.storage.keep_ids_days * DAY_US) // DAY_US)

@@ -1,7 +1,4 @@
-"""Columns of each model: declared, or learned and remembered.
-
-Declared in the configuration.
-"""
+"""Columns of each model: declared in the configuration, or learned and remembered."""
 
 import json
 import threading
@@ -28,7 +25,7 @@ KIND = b"outrider.kind"
 
 
 PROVEN = 100
-"""Values of a rare field after which it gets a column of its own, in place of one that has fewer."""
+"""Values of a rare field after which it gets a column of its own, in place of a rarer one."""
 _WEIGHT = b"outrider.weight"
 _MOST_RARE = 4096
 """Names of rare fields that are counted: they come from strangers."""
@@ -55,27 +52,8 @@ class ColumnFacts:
 class SchemaBook:
     """Columns and types of each (kind, model); grows while records come.
 
-    Parameters
-    ----------
-    declared
-        Model name to declared types by full column name, as in ``[models.<name>.columns]``.
-    seen
-        Schemas the journal remembers, oldest first.
-    notes
-        What `due` gave before, as the journal remembers it; counts before ``seen``.
-    payloads
-        Model name to what its payloads may be.
-    inputs
-        Model name to the inputs of which a record with inputs needs at least one.
-    redact
-        Model name to what is redacted: no column is named by such a value.
-    groups
-        Model name to the inputs and outputs whose values name groups or classes.
-
-    Raises
-    ------
-    ConfigError
-        If a declared type or column name is not known.
+    ``notes`` (what `due` gave) count before ``seen``, the schemas that the journal remembers; ``inputs`` are
+    those of which a record with inputs needs one; ``groups`` are columns whose values name groups.
     """
 
     def __init__(
@@ -117,7 +95,6 @@ class SchemaBook:
 
     @property
     def models(self) -> Collection[str]:
-        """Names of the models under watch."""
         return self._declared.keys()
 
     def columns(self, kind: Kind, model: str) -> dict[str, pa.DataType]:
@@ -126,14 +103,10 @@ class SchemaBook:
         return declared | self._columns.get((kind, model), {}) | declared
 
     def is_declared(self, model: str, name: str) -> bool:
-        """Test for a column of fixed type.
-
-        Fixed by the configuration, or because it holds rare fields.
-        """
+        """Test for a column of fixed type: declared, or of rare fields."""
         return name in self._declared.get(model, {}) or is_rest(name)
 
     def facts(self, kind: Kind, model: str) -> list[ColumnFacts]:
-        """Every column, declared ones first."""
         found = []
         for name, kind_of in self.columns(kind, model).items():
             weight = self._weights.get((kind, model), {}).get(name)
@@ -144,11 +117,9 @@ class SchemaBook:
         return found
 
     def form(self, model: str, name: str) -> PayloadForm | None:
-        """Form of a declared payload column; None for other columns."""
         return self._forms.get(model, {}).get(name)
 
     def inputs(self, model: str) -> tuple[str, ...]:
-        """Inputs of which a record with inputs needs one. () where none is needed."""
         return self._inputs.get(model, ())
 
     def kind_in_names(self, model: str, name: str, kind: pa.DataType) -> str | None:
@@ -164,7 +135,6 @@ class SchemaBook:
         return name.startswith(("attrs.", "label.")) or name in self._groups.get(model, ())
 
     def payload_rules(self, model: str) -> PayloadRules:
-        """Rules for payloads of a model."""
         return self._rules.get(model, PayloadRules())
 
     def rows_at_once(self, model: str) -> int:
@@ -179,7 +149,7 @@ class SchemaBook:
         *,
         changed: Collection[str] = (),
     ) -> None:
-        """Learn new columns and widened types, and ``changed`` ones. The latter have another type now."""
+        """Learn new columns and widened types; ``changed`` ones have another type now."""
         place = (kind, model)
         with self._lock:
             own, weights = self._columns.setdefault(place, {}), self._weights.setdefault(place, {})
@@ -196,18 +166,13 @@ class SchemaBook:
     # ---- weights ---------------------------------------------------------------------------------------
 
     def open_columns(self, kind: Kind, model: str) -> list[str]:
-        """Columns whose type is not settled yet."""
         return list(self._weights.get((kind, model), ()))
 
     def weight(self, kind: Kind, model: str, name: str) -> Weight | None:
-        """Votes on the type of a column.
-
-        None where it is settled, declared or not known.
-        """
+        """Votes on the type of a column; None if it is settled, declared or unknown."""
         return self._weights.get((kind, model), {}).get(name)
 
     def weigh(self, kind: Kind, model: str, counts: Mapping[str, int]) -> None:
-        """Count values that were taken, by column."""
         self._count(kind, model, {name: {"": count} for name, count in counts.items() if count})
 
     def vote(self, kind: Kind, model: str, name: str, votes: Mapping[str, int]) -> None:
@@ -235,7 +200,6 @@ class SchemaBook:
     # ---- rare fields -----------------------------------------------------------------------------------
 
     def count_rare(self, kind: Kind, model: str, counts: Mapping[str, int]) -> None:
-        """Count values of fields that have no column of their own."""
         with self._lock:
             rare = self._rare.setdefault((kind, model), {})
             for name, count in counts.items():
@@ -246,28 +210,20 @@ class SchemaBook:
                     rare[name] = rare.get(name, 0) + count
 
     def rare(self, kind: Kind, model: str) -> dict[str, int]:
-        """Fields without own columns, with value counts since the start."""
         return dict(self._rare.get((kind, model), {}))
 
     def proven(self, kind: Kind, model: str) -> list[str]:
-        """Rare fields that are rare no more."""
         return [name for name, seen in self._rare.get((kind, model), {}).items() if seen >= PROVEN]
 
     def rarest(self, kind: Kind, model: str) -> str | None:
-        """Column with the fewest values, if rare enough; else None.
-
-        Fewer than a rare field needs for a column.
-        """
+        """Column with the fewest values, if these are fewer than `PROVEN`."""
         weights = self._weights.get((kind, model), {})
         seen = {name: weight.values + weight.before for name, weight in weights.items()}
         rarest = min(seen, key=lambda name: (seen[name], name), default=None)
         return None if rarest is None or seen[rarest] >= PROVEN else rarest
 
     def forget(self, kind: Kind, model: str, name: str) -> bool:
-        """Forget a learned column; False where there was none.
-
-        Its next value learns it anew.
-        """
+        """Forget a learned column; its next value learns it again."""
         place = (kind, model)
         with self._lock:
             known = self._columns.get(place, {})
@@ -287,12 +243,10 @@ class SchemaBook:
             return Due(Notes([self._note(place, now_us) for place in versions]), versions)
 
     def saved(self, due: "Due") -> None:
-        """Note that the changes are durable."""
         with self._lock:
             self._saved |= due.versions
 
     def _note(self, place: tuple[Kind, str], now_us: int) -> Note:
-        """Columns of one model, each with its weight."""
         weights = self._weights.get(place, {})
         fields = [
             pa.field(
@@ -330,8 +284,6 @@ class SchemaBook:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Notes to write, with the versions of columns inside."""
-
     notes: Notes
     versions: Mapping[tuple[Kind, str], int]
 

@@ -26,7 +26,6 @@ _SHORT = ("id", "version", "entity", "source", "key")
 
 
 def system_columns(part: RequestPart, kind: Kind, received_us: int) -> tuple[dict[str, pa.Array], RowFaults]:
-    """System columns with their defaults, and the rows with faults."""
     faults = RowFaults(len(part.indices))
     arrays = _given_columns(part, LABEL_SYSTEM if kind == "labels" else SYSTEM, faults)
     rows = len(part.indices)

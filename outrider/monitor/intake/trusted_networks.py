@@ -1,7 +1,4 @@
-"""Trusted networks that may send copies of traffic without the key.
-
-Writes of intakes only, never reads.
-"""
+"""Networks that may send copies of traffic without a key: writes of intakes only, never reads."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,19 +10,7 @@ from .protocols.base import IntakeProtocol
 
 
 class KeylessWrites:
-    """Test for requests that need no key.
-
-    Mirrored traffic, events and telemetry of the trusted networks.
-
-    Meshes and loggers often cannot be told a key. What counts is the peer of the connection, never a header.
-
-    Parameters
-    ----------
-    networks
-        In CIDR notation.
-    intakes
-        Intakes that they may write to.
-    """
+    """Test for requests that need no key, by the peer of the connection, never by a header."""
 
     def __init__(self, networks: Sequence[str], intakes: Sequence[IntakeProtocol]) -> None:
         self._networks = [ip_network(text) for text in networks]
@@ -33,7 +18,6 @@ class KeylessWrites:
         self._is_inside = lru_cache(1024)(self._contains)
 
     def __call__(self, scope: Scope) -> bool:
-        """True where a request passes without the key."""
         if not self._networks or scope["method"] != "POST":
             return False
         peer = scope.get("client")

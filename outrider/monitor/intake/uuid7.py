@@ -5,15 +5,7 @@ import time
 
 
 def uuid7s(count: int, *, now_ms: int | None = None) -> list[str]:
-    """New UUIDs of version 7 (RFC 9562).
-
-    They sort by the millisecond of their making.
-
-    Examples
-    --------
-    >>> [u[:15] for u in uuid7s(1, now_ms=0x017F22E279B0)]
-    ['017f22e2-79b0-7']
-    """
+    """New UUIDs of version 7 (RFC 9562), sorted by the millisecond."""
     stamp = (time.time_ns() // 1_000_000 if now_ms is None else now_ms) & (1 << 48) - 1
     head = f"{stamp >> 16:08x}-{stamp & 0xFFFF:04x}-7"
     random = os.urandom(10 * count)

@@ -17,7 +17,6 @@ from outrider.dataops.triggers.decision import TRIGGER_OUTCOMES, TRIGGERS
 Kind = Literal["counter", "gauge", "histogram"]
 
 OTHER = "__other__"
-"""Where surplus label values are counted."""
 
 _FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _DELAY = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3600.0)
@@ -80,17 +79,14 @@ class MetricSpec:
 
     @property
     def open_labels(self) -> tuple[str, ...]:
-        """Labels whose values are not listed."""
         return tuple(label for label in self.labels if label not in self.enums)
 
     @property
     def family(self) -> str:
-        """Family name in the exposition formats: without ``_total``."""
         return self.name.removesuffix("_total")
 
     @property
     def sample_names(self) -> tuple[str, ...]:
-        """Names of the samples that the family exposes."""
         if self.kind == "histogram":
             return (f"{self.name}_bucket", f"{self.name}_count", f"{self.name}_sum")
         return (self.name,)

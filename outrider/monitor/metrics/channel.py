@@ -30,23 +30,19 @@ RECEIVE_FD = "OUTRIDER_METRICS_RX_FD"
 DATAGRAM_BYTES = 60_000
 SILENCE_S = 5.0
 REST_FACTOR = 2.0
-"""How much longer a process waits that has nothing to tell but its own memory and time."""
+"""Interval factor of a process with nothing to report but its memory and time."""
 _OWN = frozenset(["outrider_cpu_seconds_total", "outrider_resident_bytes"])
 
 logger = logging.getLogger(__name__)
 
 
 class MetricSample(msgspec.Struct, array_like=True, frozen=True):
-    """Sample: name, label values by name, value."""
-
     name: str
     labels: dict[str, str]
     value: float
 
 
 class Datagram(msgspec.Struct, frozen=True):
-    """Datagram ``part`` of ``parts`` of a process's round."""
-
     process: str
     boot: str
     round: int
@@ -56,7 +52,6 @@ class Datagram(msgspec.Struct, frozen=True):
 
 
 def read_samples(registry: CollectorRegistry) -> list[MetricSample]:
-    """Samples of a registry that the catalogue knows."""
     return [
         MetricSample(sample.name, sample.labels, sample.value)
         for family in registry.collect()
@@ -66,7 +61,6 @@ def read_samples(registry: CollectorRegistry) -> list[MetricSample]:
 
 
 def pack(process: str, boot: str, number: int, samples: list[MetricSample]) -> list[bytes]:
-    """Encode samples as datagrams below ``DATAGRAM_BYTES`` each."""
     encode = msgspec.json.encode
     chunks: list[list[MetricSample]] = [[]]
     used = 0
@@ -81,10 +75,8 @@ def pack(process: str, boot: str, number: int, samples: list[MetricSample]) -> l
 
 
 class MetricsSender:
-    """Daemon thread that sends a registry's samples every ``interval_s``.
-
-    Half as often while nothing changes.
-    """
+    """Daemon thread that sends a registry's samples every ``interval_s``, half as often while nothing
+    changes."""
 
     def __init__(self, metrics: Metrics, *, process: str, fd: int, interval_s: float = 1.0) -> None:
         self._metrics = metrics
@@ -100,11 +92,9 @@ class MetricsSender:
         self._thread = threading.Thread(target=self._run, name="metrics-sender", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
         self._thread.start()
 
     def close(self) -> None:
-        """Send once more and stop."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2 * self._interval_s + 1)
@@ -130,7 +120,6 @@ class MetricsSender:
 
 
 def observe_process(metrics: Metrics) -> None:
-    """Set memory, processor time and build information of the calling process."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     counter = metrics.counter("outrider_cpu_seconds_total")
     # Its own sample alone: asking the registry for one collects all others, too.
@@ -148,7 +137,6 @@ def _resident_bytes(peak_kib: int) -> float:
 
 
 def package_version() -> str:
-    """Version of the installed package, ``unknown`` in a bare checkout."""
     try:
         return version("outrider")
     except PackageNotFoundError:
@@ -156,7 +144,6 @@ def package_version() -> str:
 
 
 def new_metrics(*, models: Iterable[str] = (), process: str = "") -> Metrics:
-    """``Metrics`` of a process, with start time and build information."""
     metrics = Metrics(CollectorRegistry(), models=tuple(models), process=process)
     metrics.gauge("outrider_start_timestamp_seconds").set(time.time())
     build = metrics.gauge("outrider_build_info")
@@ -167,7 +154,6 @@ def new_metrics(*, models: Iterable[str] = (), process: str = "") -> Metrics:
 def start_sender(
     metrics: Metrics, *, process: str, environ: Mapping[str, str] = os.environ
 ) -> MetricsSender | None:
-    """Send ``metrics`` over the inherited socket; None without one."""
     if SEND_FD not in environ:
         return None
     sender = MetricsSender(metrics, process=process, fd=int(environ[SEND_FD]))
@@ -177,8 +163,6 @@ def start_sender(
 
 @dataclass(slots=True)
 class _Remote:
-    """State of another process."""
-
     boot: str
     heard: float
     round: int = 0
@@ -200,12 +184,7 @@ class _Remote:
 class ProcessesCollector(Collector):
     """Every process's families, each sample with the label ``process``.
 
-    Parameters
-    ----------
-    local
-        Registry and name of the process this runs in, which is up by definition.
-    expected
-        Processes that are shown as down until they are heard of.
+    ``expected`` processes are down until heard of.
     """
 
     def __init__(
@@ -224,7 +203,6 @@ class ProcessesCollector(Collector):
         self._lock = threading.Lock()
 
     def receive(self, payload: bytes) -> None:
-        """Take in one datagram, ignoring an undecodable one."""
         try:
             datagram = msgspec.json.decode(payload, type=Datagram)
         except msgspec.DecodeError:
@@ -238,7 +216,6 @@ class ProcessesCollector(Collector):
             remote.update(datagram)
 
     def health(self) -> dict[str, bool]:
-        """Health of each process: True after a report within 5 s."""
         now = self._clock()
         up = dict.fromkeys(self._expected, False)
         with self._lock:
@@ -250,7 +227,6 @@ class ProcessesCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Families of the catalogue with the samples of all processes."""
         observe_process(self._local)
         families = {
             spec.name: Metric(spec.family if spec.kind == "counter" else spec.name, spec.help, spec.kind)
@@ -280,8 +256,6 @@ class ProcessesCollector(Collector):
 
 
 class MetricsReceiver:
-    """Daemon thread that feeds datagrams to a collector until closed."""
-
     def __init__(self, collector: ProcessesCollector, *, fd: int) -> None:
         self._collector = collector
         self._socket = socket.socket(fileno=fd)
@@ -290,11 +264,9 @@ class MetricsReceiver:
         self._thread = threading.Thread(target=self._run, name="metrics-receiver", daemon=True)
 
     def start(self) -> None:
-        """Begin to receive."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop and release the socket."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2.0)
@@ -313,7 +285,6 @@ class MetricsReceiver:
 def start_receiver(
     collector: ProcessesCollector, *, environ: Mapping[str, str] = os.environ
 ) -> MetricsReceiver | None:
-    """Receive from the inherited socket; None when the process has inherited none."""
     if RECEIVE_FD not in environ:
         return None
     receiver = MetricsReceiver(collector, fd=int(environ[RECEIVE_FD]))

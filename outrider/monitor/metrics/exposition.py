@@ -14,7 +14,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 def render(collector: Collector, accept: str = "") -> tuple[bytes, str]:
-    """Body and content type for an ``Accept`` header."""
     encoder, content_type = choose_encoder(accept)
     registry = CollectorRegistry()
     registry.register(collector)
@@ -22,8 +21,6 @@ def render(collector: Collector, accept: str = "") -> tuple[bytes, str]:
 
 
 class MetricsApp:
-    """ASGI application that answers every GET with the collector's families."""
-
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
 

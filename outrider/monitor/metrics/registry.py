@@ -15,8 +15,6 @@ F = TypeVar("F")
 
 
 class Family(Generic[M]):
-    """Metric family with bounded label values."""
-
     def __init__(self, spec: MetricSpec, metric: M, folded: Counter | None) -> None:
         self.spec = spec
         self._metric = metric
@@ -27,13 +25,7 @@ class Family(Generic[M]):
         self._lock = threading.Lock()
 
     def labels(self, **values: str) -> M:
-        """Child with these label values; surplus values are counted under ``__other__``.
-
-        Raises
-        ------
-        ValueError
-            If the label names are not those of the catalogue.
-        """
+        """Child with these label values; surplus values are counted under ``__other__``."""
         key = tuple(values.values())
         if tuple(values) != self._order:  # in another order, or wrong
             if values.keys() != set(self._order):
@@ -45,7 +37,7 @@ class Family(Generic[M]):
         return child
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Create the children of ``known`` labels and of the other enums. A rate then has a start."""
+        """Create the children of ``known`` labels and of the other enums, because a rate needs a start."""
         if not self.spec.is_at_zero or not set(self.spec.open_labels) <= known.keys():
             return
         axes = [(known[label],) if label in known else self.spec.enums[label] for label in self.spec.labels]
@@ -53,7 +45,6 @@ class Family(Generic[M]):
             self.labels(**dict(zip(self.spec.labels, key, strict=True)))
 
     def clear(self) -> None:
-        """Forget every child, where label values are replaced (``outrider_model_info``)."""
         with self._lock:
             self._children.clear()
             for seen in self._seen.values():
@@ -84,10 +75,7 @@ class Family(Generic[M]):
 
 
 class CounterFamily(Family[Counter]):
-    """A counter."""
-
     def inc(self, amount: float = 1.0) -> None:
-        """Advance a counter without labels."""
         self.labels().inc(amount)
 
 
@@ -110,34 +98,18 @@ class GaugeFamily(Family[Gauge]):
         return child
 
     def set(self, value: float) -> None:
-        """Set a gauge without labels."""
         self.labels().set(value)
 
 
 class HistogramFamily(Family[Histogram]):
-    """A histogram."""
-
     def observe(self, value: float) -> None:
-        """Observe a histogram without labels."""
         self.labels().observe(value)
 
 
 class Metrics:
-    """Every metric of the catalogue in ``registry``, by name.
+    """Every metric of the catalogue in ``registry`` (never the global one), by name.
 
-    Parameters
-    ----------
-    registry
-        One per process; never the global one.
-    models
-        Names from the configuration: their counters and histograms exist at 0 from the start.
-    process
-        What this process counts exists from the start; the rest once it is asked for. Empty for all.
-
-    Examples
-    --------
-    >>> metrics = Metrics(CollectorRegistry(), models=["churn"])
-    >>> metrics.counter("outrider_records_accepted_total").labels(model="churn").inc(3)
+    Counters and histograms of ``models``, and of what ``process`` counts, exist at 0 from the start.
     """
 
     def __init__(
@@ -158,10 +130,6 @@ class Metrics:
             self.declare({"model": model})
 
     def declare(self, known: Mapping[str, str]) -> None:
-        """Create counters, histograms and enums for these label values, at 0.
-
-        For example ``{"model": "churn", "assertion": "no_flicker", "level": "warning"}``.
-        """
         families: list[Family[Counter] | Family[Gauge] | Family[Histogram]] = [
             *self._counters.values(),
             *self._gauges.values(),
@@ -171,19 +139,16 @@ class Metrics:
             family.declare(known)
 
     def counter(self, name: str) -> CounterFamily:
-        """Counter of that name; ``KeyError`` when the catalogue has none."""
         return self._counters.get(name) or self._late(name, self._counters)
 
     def gauge(self, name: str) -> GaugeFamily:
-        """Gauge of that name; ``KeyError`` when the catalogue has none."""
         return self._gauges.get(name) or self._late(name, self._gauges)
 
     def histogram(self, name: str) -> HistogramFamily:
-        """Histogram of that name; ``KeyError`` when the catalogue has none."""
         return self._histograms.get(name) or self._late(name, self._histograms)
 
     def _late(self, name: str, families: Mapping[str, F]) -> F:
-        """Family that another process counts as a rule."""
+        """Family that another process usually counts."""
         with self._lock:
             if name not in families:
                 self._build(BY_NAME[name], self._folded)

@@ -1,7 +1,4 @@
-"""Bell of the server for a worker at rest.
-
-Standard library only. A pipe that the supervisor makes; a worker without one looks into the journal.
-"""
+"""Bell of the server for a worker at rest: a pipe made by the supervisor. Standard library only."""
 
 import contextlib
 import os
@@ -12,7 +9,7 @@ RING_FD, HEAR_FD = "OUTRIDER_BELL_FD", "OUTRIDER_BELL_RX_FD"
 
 
 def ringer(environ: Mapping[str, str] = os.environ) -> Callable[[], None]:
-    """Function that rings without ever waiting; without a bell a silent one."""
+    """Function that rings without waiting; without a bell it does nothing."""
     if RING_FD not in environ:
         return lambda: None
     fd = int(environ[RING_FD])
@@ -25,15 +22,7 @@ def ringer(environ: Mapping[str, str] = os.environ) -> Callable[[], None]:
 
 
 class Bell:
-    """Waker of a process at rest, silent while the process works.
-
-    Parameters
-    ----------
-    fd
-        Read end of the pipe.
-    wake
-        Called by another thread when the bell rings after :meth:`listen`.
-    """
+    """Waker of a process at rest; ``wake`` is called by another thread after :meth:`listen`."""
 
     def __init__(self, fd: int, wake: Callable[[], None]) -> None:
         self._fd = fd
@@ -43,14 +32,10 @@ class Bell:
 
     @classmethod
     def inherited(cls, wake: Callable[[], None], environ: Mapping[str, str] = os.environ) -> "Bell | None":
-        """Bell of the supervisor; None without one."""
         return cls(int(environ[HEAR_FD]), wake) if HEAR_FD in environ else None
 
     def listen(self) -> None:
-        """Wake at the next ring.
-
-        At once where it rang since the last.
-        """
+        """Wake at the next ring, at once where it rang since the last."""
         self._is_listening.set()
 
     def _run(self) -> None:

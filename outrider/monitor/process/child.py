@@ -19,16 +19,8 @@ _ARENAS = 2
 
 
 def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
-    """Exit with the supervisor's control pipe, even under busy user code.
-
-    The pipe covers the supervisor; on Linux the kernel also kills the process when its own parent dies. Files
-    that it makes are its owner's alone, and its threads share two arenas of the allocator.
-
-    Parameters
-    ----------
-    parent
-        Process id of the parent, to notice that it died before this call.
-    """
+    """Exit with the supervisor's control pipe, even under busy user code; on Linux also when the
+    direct ``parent`` dies. Makes files private, and threads share two arenas of the allocator."""
     keep_files_private()
     keep_freed_memory_together()
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the supervisor's: it tells who is to start again
@@ -43,18 +35,14 @@ def die_with_parent(grace_s: float = 1.0, *, parent: int | None = None) -> None:
 
 
 def keep_freed_memory_together() -> None:
-    """Have threads share two arenas of glibc's allocator; ``MALLOC_ARENA_MAX`` has precedence.
-
-    One for each thread of a server that answers anything at any time keeps what any of them freed: tens of
-    megabytes within a million requests.
-    """
+    """Make threads share two arenas of glibc's allocator, unless ``MALLOC_ARENA_MAX`` is set: one
+    arena for each server thread keeps tens of megabytes within a million requests."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have one heap
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
         mallopt(M_ARENA_MAX, _ARENAS)
 
 
 def ask_for_reload() -> bool:
-    """Ask the supervisor for a reload; False where there is none."""
     pid = os.environ.get(SUPERVISOR)
     if pid is None or os.getppid() != int(pid):
         return False

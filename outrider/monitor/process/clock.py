@@ -15,18 +15,17 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def wall_us() -> int:
-    """Microseconds since the epoch, as the clock of this machine says."""
     return time.time_ns() // 1000
 
 
 def steady_us() -> int:
-    """Microseconds of a monotonic clock, running through sleep on Linux."""
+    """Microseconds of a monotonic clock that runs through sleep on Linux."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return (time.monotonic_ns() if clock is None else time.clock_gettime_ns(clock)) // 1000
 
 
 def boot_id() -> str:
-    """Name of the boot in which `steady_us` goes on, or ``""``."""
+    """Boot in which `steady_us` continues, or ``""``."""
     with contextlib.suppress(OSError):
         return _BOOT.read_text().strip()
     return ""
@@ -35,21 +34,8 @@ def boot_id() -> str:
 class ServiceClock:
     """Thread-safe wall clock of one process that detects steps.
 
-    Parameters
-    ----------
-    wall_us, steady_us
-        The clocks.
-    pending_us
-        How far the wall clock was set before, which the journal does not know yet.
-    steady_for_s
-        For how long it is known to have run without a step.
-
-    Examples
-    --------
-    >>> wall, steady = iter([0, 1_000_000, 3_602_000_000]), iter([0, 0, 1_000_000, 1_000_000, 2_000_000])
-    >>> clock = ServiceClock(lambda: next(wall), lambda: next(steady, 2_000_000))
-    >>> clock.now_us(), clock.now_us(), clock.pending_us
-    (1000000, 3602000000, 3600000000)
+    ``pending_us`` is a step that the journal does not know yet, ``steady_for_s`` the known time without a
+    step.
     """
 
     def __init__(
@@ -64,11 +50,11 @@ class ServiceClock:
         self._lock = threading.Lock()
         self._wall, self._steady = self._look()
         self.pending_us = pending_us
-        """How far the clock was set since the journal was last told."""
+        """Step of the clock not yet in the journal."""
         self._stepped_us = self._steady - (0 if pending_us else int(steady_for_s * 1e6))
 
     def now_us(self) -> int:
-        """Microseconds since the epoch; notes a step since the last look."""
+        """Microseconds since the epoch; notes a step since the last call."""
         with self._lock:
             wall, steady = self._look()
             by_us = (wall - self._wall) - (steady - self._steady)
@@ -79,22 +65,19 @@ class ServiceClock:
             return wall
 
     def is_steady(self) -> bool:
-        """True after an hour without a step, by the monotonic clock."""
         self.now_us()
         return self._steady - self._stepped_us >= STEADY_S * 1e6
 
     def written(self, by_us: int) -> None:
-        """Learn that the journal has been told."""
         with self._lock:
             self.pending_us -= by_us
 
     def note(self) -> str:
-        """State of both clocks, for the next process."""
         with self._lock:
             return json.dumps({"boot": boot_id(), "wall_us": self._wall, "steady_us": self._steady})
 
     def _look(self) -> tuple[int, int]:
-        """Both clocks at one moment: a process that was stopped between two looks has seen no step."""
+        """Both clocks at one moment: a process stopped between two reads has seen no step."""
         while True:
             before = self._read_steady()
             wall = self._read_wall()
@@ -110,11 +93,8 @@ def open_clock(
     steady_us: Callable[[], int] = steady_us,
     boot: Callable[[], str] = boot_id,
 ) -> ServiceClock:
-    """Clock of a starting service, detecting steps while nothing ran.
-
-    Since the last start of the machine that is exact. Else the newest block tells, where it lies in the
-    future: then the clock was set back by that at least.
-    """
+    """Clock of a starting service, detecting steps while nothing ran: exactly since the last boot,
+    else from a newest block in the future."""
     pending, now, last = 0, wall_us(), journal.last_seq()
     noted = json.loads(journal.clock_note() or "{}")
     newest = journal.read(last - 1, limit=1) if last else []

@@ -6,10 +6,7 @@ from contextlib import contextmanager
 
 
 def settle_garbage() -> None:
-    """Spare the garbage collector all imports.
-
-    Under load it went through them again and again.
-    """
+    """Exempt all imports from garbage collection, which under load rescans them."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
@@ -17,10 +14,8 @@ def settle_garbage() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Let no collection run while a body is parsed.
-
-    All of the many values that a parser makes are in use. The thread that began a pause ends it for all.
-    """
+    """Pause garbage collection while a body is parsed, whose values are all in use; the thread that
+    began a pause ends it."""
     if not gc.isenabled():
         yield
         return

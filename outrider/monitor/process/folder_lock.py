@@ -6,17 +6,11 @@ from pathlib import Path
 
 
 class AlreadyRunning(RuntimeError):  # noqa: N818 - reads as the state it is
-    """Another process holds the data folder."""
+    ...
 
 
 def take_folder(folder: Path) -> int:
-    """Take the lock of a data folder; closing the handle ends that.
-
-    Raises
-    ------
-    AlreadyRunning
-        If the folder is in use.
-    """
+    """Take the lock of a data folder until the handle is closed; AlreadyRunning where it is in use."""
     (folder / "run").mkdir(exist_ok=True)
     handle = os.open(folder / "run" / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:

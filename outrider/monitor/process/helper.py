@@ -11,18 +11,12 @@ from .child import CONTROL_FD, die_with_parent
 NICENESS = 10
 
 
-class HelperError(Exception):
-    """No answer of a helper, with the reason in one line."""
+class HelperError(Exception): ...
 
 
 def ask_helper(module: str, arguments: Sequence[str], *, limit_s: float) -> str:
-    """Run ``python -m MODULE ARGUMENTS --parent PID``; return its standard output.
-
-    Raises
-    ------
-    HelperError
-        With the last line of what it wrote to standard error, or because it did not end in time.
-    """
+    """Run ``python -m MODULE ARGUMENTS --parent PID``; returns its output, or raises HelperError with
+    its last line of standard error."""
     command = [sys.executable, "-m", module, *arguments, "--parent", str(os.getpid())]
     inherited = [int(os.environ[CONTROL_FD])] if CONTROL_FD in os.environ else []
     try:
@@ -47,7 +41,6 @@ def ask_helper(module: str, arguments: Sequence[str], *, limit_s: float) -> str:
 
 
 def begin_helping(parent: int) -> None:
-    """End with the parent, and give way to everything else."""
     die_with_parent(parent=parent)
     with contextlib.suppress(OSError):
         os.nice(NICENESS)

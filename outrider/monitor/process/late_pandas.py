@@ -1,8 +1,7 @@
-"""Import of pandas at its first use, not by pyarrow.
+"""Import of pandas at its first use, not by pyarrow, which would cost each process 31 MB.
 
-pyarrow imports pandas with the first array that it makes, to tell frames from lists: 31 MB of memory in each
-process that never sees a frame. Here it looks once while pandas cannot be found, and again as soon as
-somebody imports it; then only ``pd.NA`` between Python objects stays unknown to it.
+pyarrow looks again once somebody imports pandas; until then only ``pd.NA`` between Python objects is unknown
+to it.
 """
 
 import importlib.util
@@ -15,7 +14,6 @@ import pyarrow as pa
 
 
 def keep_pandas_out() -> None:
-    """Leave the import of pandas to its first user."""
     if "pandas" not in sys.modules:
         finder = _PandasFinder()
         sys.meta_path.insert(0, finder)
@@ -24,8 +22,6 @@ def keep_pandas_out() -> None:
 
 
 class _PandasFinder:
-    """Finds no pandas at first, and later the one that pyarrow hears of."""
-
     is_hiding = True
 
     def find_spec(

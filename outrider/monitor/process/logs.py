@@ -1,6 +1,4 @@
-"""Logging set-up of all processes, as text or JSON lines.
-
-And lines about records, at a bounded rate.
+"""Logging of all processes, as text or JSON lines, and rate-limited lines about records.
 
 Standard library only: the supervisor logs too.
 """
@@ -24,27 +22,13 @@ _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "task
 
 
 class JsonLines(logging.Formatter):
-    """Formatter of JSON objects by line, ``extra`` beside the message.
-
-    Parameters
-    ----------
-    process
-        Role of the process, such as ``intake``.
-
-    Examples
-    --------
-    >>> record = logging.makeLogRecord({"msg": "refused", "levelname": "WARNING", "record_id": "a1"})
-    >>> line = json.loads(JsonLines("intake").format(record))
-    >>> line["level"], line["process"], line["message"], line["record_id"]
-    ('warning', 'intake', 'refused', 'a1')
-    """
+    """Formatter of JSON objects by line, with ``extra`` fields."""
 
     def __init__(self, process: str) -> None:
         super().__init__()
         self._process = process
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line of one record of the log."""
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line: dict[str, object] = {
             "ts": at.replace("+00:00", "Z"),
@@ -61,38 +45,23 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    r"""Formatter of text lines; continuation lines are indented.
-
-    What a sender made up is in some messages: it can neither look like a line nor steer a terminal.
-
-    Examples
-    --------
-    >>> forged = "r1\n2026-01-01 00:00:00 intake INFO all is well\x1b[2J"
-    >>> record = logging.makeLogRecord({"msg": "refused: %s", "args": (forged,), "levelname": "WARNING"})
-    >>> print(TextLines("%(levelname)s %(message)s").format(record))
-    WARNING refused: r1
-        2026-01-01 00:00:00 intake INFO all is well\x1b[2J
-    """
+    """Formatter of text lines with indented continuations and escaped control characters: a message
+    may hold a sender's text, which must not forge a line or steer a terminal."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Line of a record, without its traceback."""
         lines = record.message.split("\n")
         record.message = "\n    ".join(map(_escaped, lines))
         return super().formatMessage(record)
 
 
 def _escaped(text: str) -> str:
-    """Text whose control characters are spelled out."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def set_up(process: str, form: Format = "text") -> None:
-    """Send this process's log to standard error; repeatable in another form.
-
-    In JSON, uncaught exceptions and warnings are lines too, so that every line of the stream is JSON.
-    """
+    """Send this process's log to standard error; in JSON, uncaught exceptions and warnings too."""
     handler = logging.StreamHandler(sys.stderr)
     if form == "json":
         handler.setFormatter(JsonLines(process))
@@ -125,13 +94,8 @@ def _log_thread(arguments: threading.ExceptHookArgs) -> None:
 class RecordLog:
     """Log of single records, by model and record id, without content.
 
-    Parameters
-    ----------
-    log
-        Where to.
-    lines, per_s
-        At most so many lines per event, model and reason in so many seconds; the next one says how many
-        were left out. Metrics count all of them.
+    At most ``lines`` per event, model and reason in ``per_s`` seconds; the next line says how many were
+    left out.
     """
 
     def __init__(
@@ -148,15 +112,11 @@ class RecordLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: dict[tuple[str, str, str], list[float]] = {}
-        """Begin of the interval, lines in it, and how many were left out."""
 
     def note(
         self, event: str, *, model: str, record_id: str | None, reason: str, field: str = "", count: int = 1
     ) -> None:
-        """Log one record, or the first of several alike.
-
-        Unless too many were logged just now.
-        """
+        """Log one record, or the first of ``count`` similar ones."""
         # Any number of names may be unknown: they are of one kind.
         kind = (event, "" if reason == "unknown_model" else model, reason)
         left_out = self._left_out(kind, count)
@@ -182,7 +142,7 @@ class RecordLog:
             self.note("dead letter", model=model, record_id=record_id, reason=reason)
 
     def _left_out(self, key: tuple[str, str, str], count: int) -> int | None:
-        """Number of records left out before; None to leave these out, too."""
+        """Number of records left out before; None to leave these out too."""
         now = self._clock()
         with self._lock:
             if key not in self._seen and len(self._seen) >= _MOST_KINDS:

@@ -10,10 +10,7 @@ _ANONYMOUS = re.compile(r"^(?:RssAnon|RssShmem):\s+(\d+) kB", re.MULTILINE)
 
 
 def own_bytes(pid: int) -> int:
-    """Memory of a process and its descendants in bytes, without mapped files.
-
-    0 where there is no such process.
-    """
+    """Memory of a process and its descendants in bytes, without mapped files; 0 for no process."""
     total, waiting = 0, [pid]
     while waiting:
         each = waiting.pop()
@@ -31,7 +28,7 @@ def own_bytes(pid: int) -> int:
 
 
 def usable_bytes(share: float) -> int:
-    """Share of the memory that this machine, or the container, has."""
+    """Share of the memory of this machine or container."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in LIMITS:
         try:

@@ -1,7 +1,7 @@
 """Time in which a process waited for a processor, by the scheduler.
 
-A pass that a busy machine starves is late and no hang: what is held against a deadline is time with this
-subtracted. Where the kernel counts none of it, nothing is subtracted.
+It is subtracted from deadlines, because a starved pass is no hang; without kernel counts nothing is
+subtracted.
 """
 
 import os
@@ -17,11 +17,8 @@ SAMPLE_S = 1.0
 
 
 class StarvedTime:
-    """Starved seconds of a process, sampled by the second.
-
-    Of each second at most what its threads did not have: a process that uses a whole processor is not
-    starved, however many threads it starts.
-    """
+    """Starved seconds of a process, sampled by the second; of each second at most what its threads
+    lacked of one processor."""
 
     def __init__(self, pid: int, clock: Callable[[], float]) -> None:
         self.seconds = 0.0
@@ -31,7 +28,6 @@ class StarvedTime:
         self._known = _scheduled(self._folder)
 
     def look(self, *, at_once: bool = False) -> None:
-        """Take a sample each second, or ``at_once``."""
         now = self._clock()
         if now - self._at < SAMPLE_S and not at_once:
             return
@@ -48,7 +44,7 @@ class StarvedTime:
 
 
 class Patience:
-    """Deadline for a process; starved time does not count."""
+    """Deadline for a process that excludes starved time."""
 
     def __init__(self, pid: int, limit_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._starved, self._clock = StarvedTime(pid, clock), clock
@@ -56,22 +52,14 @@ class Patience:
 
     @property
     def left_s(self) -> float:
-        """Seconds left; zero or less beyond the deadline. To be asked every second."""
+        """Seconds left; to be asked every second."""
         self._starved.look(at_once=True)
         return self._until + self._starved.seconds - self._clock()
 
     def wait(self, sock: socket.socket, pause: Callable[[], object] = lambda: None) -> None:
-        """Wait until there is something to read.
+        """Wait until there is something to read; ``pause`` is called meanwhile and may raise.
 
-        Parameters
-        ----------
-        pause
-            Called while there is nothing; may raise.
-
-        Raises
-        ------
-        TimeoutError
-            If the deadline has passed.
+        TimeoutError after the deadline.
         """
         poll = select.poll()
         poll.register(sock, select.POLLIN)
@@ -82,7 +70,6 @@ class Patience:
 
 
 def _scheduled(folder: Path) -> dict[str, tuple[int, int]]:
-    """Nanoseconds that each thread ran, and waited for a processor."""
     found = {}
     try:
         threads = os.listdir(folder)

@@ -14,15 +14,8 @@ JOURNAL_WAIT_S = 30.0
 
 
 def open_stores(settings: Settings, stop: threading.Event) -> tuple[SqliteJournal, Engine]:
-    """Service's read-only journal, awaited, and database: intake alone writes.
-
-    Raises
-    ------
-    ConfigError
-        If database and journal do not belong together.
-    JournalUnreadable
-        If there is no readable journal after 30 seconds.
-    """
+    """The service's read-only journal, awaited up to 30 seconds, and its database; ConfigError where
+    these do not belong together."""
     deadline = time.monotonic() + JOURNAL_WAIT_S
     while True:
         try:

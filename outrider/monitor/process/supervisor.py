@@ -1,7 +1,7 @@
 """Supervisor of processes: starts, restarts, stops each in order.
 
-Standard library only: it must never fail for a reason that has to do with the work. Children inherit the
-read end of a pipe; when this process dies, however it dies, the pipe ends and so do they.
+Standard library only: it must not fail with the work. Children inherit a pipe that ends with this process,
+and end with it.
 """
 
 import contextlib
@@ -36,54 +36,40 @@ RELOADED: dict[Changed, tuple[str, ...]] = {
     "code": ("worker", "trainer"),
     "configuration": ROLES,
 }
-"""Children that start again; intake runs no user code."""
+"""Children to restart; intake runs no user code."""
 
 ERASURES = "erasures"
-"""Folder of the data folder in which erasures are asked for."""
 BUSY_S, REST_S = 0.05, 0.2
-"""How often it looks while something starts, ends or is checked, and otherwise."""
+"""Polling intervals: while something starts, ends or is checked, and otherwise."""
 BACKOFF_S = (0.1, 0.5, 1.0, 2.0, 5.0)
 STABLE_S = 30.0
 DRAIN_S = 9.0
-"""Time to finish after SIGTERM; what is left is killed, so that all is over within ten seconds."""
+"""Time to finish after SIGTERM; the rest is killed, so that all ends within ten seconds."""
 INTAKE_DRAIN_S = 5.0
-"""Of it, while the others still work; they need time too."""
+"""Part of it in which intake drains while the others still work."""
 
 
 @dataclass(slots=True)
 class RoleProcess:
-    """Role with its current process."""
-
     role: str
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     failures: int = 0
     due: float = 0.0
     killed_at: float | None = None
-    """When it is killed, having been told to start again."""
+    """Deadline of a process told to restart."""
 
     @property
     def is_settled(self) -> bool:
-        """True while the process runs and is to go on."""
         return self.process is not None and self.killed_at is None
 
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs the service of one data folder until told to stop.
+    """Runs the service of one data folder until stopped.
 
-    Parameters
-    ----------
-    config
-        Absolute path of ``outrider.toml``.
-    folder
-        Data folder; made if absent.
-    port
-        0 picks a free one; ``url`` tells which.
-    check
-        Command that ends with 0 where the configuration can be used.
-    refuse
-        Why a configuration that is good in itself cannot be taken up while the service runs, or None.
+    ``check`` exits with 0 for a usable configuration; ``refuse`` says why one cannot be adopted while
+    running.
     """
 
     config: Path
@@ -109,19 +95,8 @@ class Supervisor:
     ) -> None:
         """Start and keep all processes running until ``stop``, then drain.
 
-        Parameters
-        ----------
-        reload
-            Set to have the configuration checked and, when it is good, taken up; cleared here.
-        ready
-            Called once with the URL when intake answers ``/readyz``.
-
-        Raises
-        ------
-        AlreadyRunning
-            If the folder is in use.
-        OSError
-            If the port is taken.
+        ``reload`` adopts a checked configuration; ``ready`` is called with the URL once intake
+        answers. AlreadyRunning or OSError where folder or port is taken.
         """
         keep_files_private()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +149,7 @@ class Supervisor:
             os.close(self._lock)
 
     def _listen(self) -> socket.socket:
-        """Bound here, so that connections wait instead of failing while intake starts again."""
+        """Bound here, so that connections wait while intake restarts."""
         listener = socket.create_server((self.host, self.port), backlog=1024)
         self.port = listener.getsockname()[1]
         shown = "127.0.0.1" if self.host in ("0.0.0.0", "") else self.host
@@ -203,11 +178,10 @@ class Supervisor:
             raise RuntimeError(f"the database cannot be made:\n{done.stderr.strip()}")
 
     def _pending_erasures(self) -> set[str]:
-        """Erasures that are asked for, by the names of their files."""
         return {path.name for path in (self.folder / ERASURES).glob("*.json")}
 
     def _erase(self, inherited: dict[str, int], stop: threading.Event) -> None:
-        """Stop all children and let one process have the data folder; the children come again behind it."""
+        """Stop all children and let one process have the data folder; the children are restarted after it."""
         log.info("an erasure is asked for: all processes stop for it and start again")
         self._drain()
         for child in self._children:
@@ -226,7 +200,6 @@ class Supervisor:
             )
 
     def _tend(self, inherited: dict[str, int]) -> None:
-        """Start what is not running and due."""
         now = time.monotonic()
         for child in self._children:
             if child.process is not None:
@@ -248,7 +221,7 @@ class Supervisor:
                 child.process, child.started = self._spawn(child.role, inherited), now
 
     def _take_up(self, roles: Sequence[str]) -> None:
-        """Let these start again: intake first and alone, its senders wait for it."""
+        """Restart these, intake first and alone, because its senders wait."""
         if roles:
             log.info("the configuration is taken up: %s start again", ", ".join(roles))
             self._later = [role for role in roles if role != "intake"]
@@ -259,7 +232,7 @@ class Supervisor:
             self._later = []
 
     def _start_again(self, roles: Sequence[str]) -> None:
-        """Let children finish what they hold and come again; connections wait for intake meanwhile."""
+        """Let children finish and restart; connections wait for intake meanwhile."""
         for child in self._children:
             if child.role in roles and child.process is not None and child.killed_at is None:
                 child.killed_at = time.monotonic() + DRAIN_S
@@ -284,7 +257,7 @@ class Supervisor:
         )
 
     def _drain(self) -> None:
-        """Intake first, so that nothing new comes; then the others finish what they hold."""
+        """Stop intake first, so that nothing new comes; then let the others finish."""
         deadline = time.monotonic() + DRAIN_S
         for child in self._children:
             if child.process is None:
@@ -312,7 +285,6 @@ def _told(code: int) -> str:
 
 
 def _answers(host: str, port: int) -> bool:
-    """True where intake answers 200 to ``/readyz``."""
     try:
         with socket.create_connection((host or "127.0.0.1", port), timeout=0.5) as probe:
             probe.settimeout(0.5)

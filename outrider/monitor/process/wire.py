@@ -15,11 +15,10 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), check_circular=False)
 MAX_HEADER = 16_777_216
 MAX_PAYLOAD = 4_294_967_296
 SMALL = 65_536
-"""Bytes up to which one call with a copy is faster than a call per buffer."""
+"""Bytes up to which one call with a copy beats a call per buffer."""
 
 
 def send(sock: socket.socket, header: dict[str, Any], buffers: Sequence[bytes | memoryview] = ()) -> None:
-    """Send one frame, blocking until taken or the socket's timeout."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
     encoded = _ENCODER.encode({**header, "sizes": sizes}).encode()
     encoded += b" " * (-len(encoded) % _ALIGNED)
@@ -40,15 +39,8 @@ def send(sock: socket.socket, header: dict[str, Any], buffers: Sequence[bytes | 
 
 
 def receive(sock: socket.socket, *, most_bytes: int = MAX_PAYLOAD) -> tuple[dict[str, Any], list[memoryview]]:
-    """Next frame, of at most ``most_bytes``.
-
-    Raises
-    ------
-    EOFError
-        If the peer is gone, or does not speak this protocol.
-    TimeoutError
-        If the socket's timeout passed first.
-    """
+    """Next frame of at most ``most_bytes``; EOFError where the peer is gone or speaks another
+    protocol, TimeoutError of the socket."""
     lengths = bytearray(_LENGTHS.size)
     _fill(sock, memoryview(lengths))
     header_size, payload_size = _LENGTHS.unpack(lengths)

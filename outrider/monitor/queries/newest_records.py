@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from outrider.assertions import Batch
-from outrider.assertions.matching import spelled_like
-from outrider.assertions.quality import LEAST_ASKED, LEAST_ASKED_SHARE
-from outrider.assertions.typed_text import plain_text, read_typed
+from outrider.assertions.comparison.matching import spelled_like
+from outrider.assertions.comparison.typed_text import plain_text, read_typed
+from outrider.assertions.flags.quality import LEAST_ASKED, LEAST_ASKED_SHARE
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.stored_rows import read_rows
 from outrider.dataops.labels.estimates import request_weights
@@ -106,7 +106,7 @@ def newest_records(connection: Connection, model: str, *, since_us: int | None =
     """Read the newest records of production.
 
     Labels that a policy asked for are weighed by their probability as well, and then those that came unasked
-    are set aside, as everywhere (:func:`~outrider.assertions.quality.rate_of_labels`).
+    are set aside, as everywhere (:func:`~outrider.assertions.flags.quality.rate_of_labels`).
     """
     rows = _newest(connection, model, since_us)
     words = Words(row.predicted for row in rows)

@@ -12,22 +12,13 @@ from outrider.monitor.settings.sources import challenger_source, source_of
 
 Weights = Path | bytes
 Stored = Callable[[tuple[str, str]], Weights | None]
-"""(model, version) -> weights of a version that is registered."""
 
 
 def refuse_wrong_shares(
     settings: Settings, model: str, version: str, source: Source, stored: Stored = lambda _: None
 ) -> None:
-    """Raise for a part wrongly declared to be the base's.
-
-    Weights are those that are stored, else those that the configuration names. Where one of the two has none
-    on this machine, nothing can be said and nothing is refused.
-
-    Raises
-    ------
-    ConfigError
-        Naming the tensor that differs.
-    """
+    """Refuse a part wrongly declared to be the base's, by stored or configured weights; ConfigError
+    names the tensor. Without weights on this machine nothing is refused."""
     if not source.shares or source.adapted_from is None:
         return
     base_model, _, base_version = source.adapted_from.rpartition("@")
@@ -44,7 +35,6 @@ def refuse_wrong_shares(
 
 
 def wrong_shares(settings: Settings) -> Iterator[str]:
-    """Problems of shares that models and challengers declare."""
     for name, own in settings.models.items():
         sources = [(own.version, source_of(settings, name))]
         known = [v for v, given in own.challengers.items() if given.kind or own.kind]
@@ -58,7 +48,6 @@ def wrong_shares(settings: Settings) -> Iterator[str]:
 
 
 def configured_weights(settings: Settings, model: str, version: str) -> Path | None:
-    """Weights file or folder of a configured version, or None."""
     own = settings.models.get(model)
     if own is None:
         return None

@@ -23,13 +23,8 @@ def version_predictors(
 ) -> tuple[Predictor, ...]:
     """Predictors of registered versions of a model.
 
-    An upload is opened by no process but a confined engine; versions beside it answer from engines, too, so
-    that their times compare.
-
-    Raises
-    ------
-    ConfigError
-        If one cannot be loaded.
+    An upload is opened only by a confined engine; versions beside it answer from engines too, so that
+    times compare. ConfigError where one cannot be loaded.
     """
     opening = opening_uploads(connection)
     if opening.isdisjoint((model, version) for version in versions):
@@ -48,18 +43,7 @@ def version_predictors(
 def single_version(
     settings: Settings, found: models.Model, *, opens_upload: bool, beside: SingleVersion | None = None
 ) -> SingleVersion:
-    """Registered version, which an engine of its own begins to load.
-
-    Parameters
-    ----------
-    beside
-        Version by whose memory that of an uploaded challenger is bounded.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be loaded.
-    """
+    """Registered version, loading in an engine of its own; ``beside`` bounds an upload's memory."""
     source = loadable_source(settings, found)
     objects = LocalObjects(settings.data_folder / "objects")
     weights = None if found.weights is None else objects.path(found.weights)
@@ -80,13 +64,8 @@ def single_version(
 
 
 def load_predictor(settings: Settings, source: Source, weights: Weights | None) -> Predictor:
-    """Predictor of one version in this process, with torch only where needed.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be loaded.
-    """
+    """Predictor of one version in this process, with torch only where needed; ConfigError where it
+    cannot be loaded."""
     return as_predictor(
         load_model(source, folder=settings.base, weights=weights, device=settings.worker.device)
     )

@@ -1,8 +1,7 @@
 """Registration of configured versions: the first champion, and challengers.
 
-A version stays what it was registered as. A challenger whose section or files have changed since is retired
-with the reason until it has another name; one whose section is gone is retired too, and comes back with it.
-What people and the gate decided (promoted, refused, rolled back) stands.
+A version stays what it was registered as: a challenger whose section or files changed is retired until it is
+renamed, one without a section until it returns. Decisions of people and gate stay.
 """
 
 import logging
@@ -30,14 +29,9 @@ CHANGED = "it has changed since it was registered"
 
 
 class Registration:
-    """Registrar of configured versions, also of ones whose files come later.
+    """Registrar of configured versions, also of those whose files come later.
 
-    Attributes
-    ----------
-    unregistered
-        Models whose files are missing.
-    problems
-        Why a challenger is not registered, by model and version.
+    ``problems`` are reasons by model and version.
     """
 
     def __init__(self, settings: Settings, engine: Engine, objects: ObjectStore) -> None:
@@ -54,7 +48,6 @@ class Registration:
                 _retire(connection, name, own.challengers)
 
     def update(self) -> None:
-        """Register versions whose files have arrived."""
         for name in sorted(self.unregistered):
             if register_champion(self._engine, self._objects, self._settings, name):
                 self.unregistered.discard(name)
@@ -72,7 +65,6 @@ class Registration:
             self._note(name, version, reason)
 
     def _note(self, name: str, version: str, reason: str | None) -> None:
-        """Say why a challenger does not answer, once."""
         if reason is None:
             self.problems.pop((name, version), None)
         elif self.problems.get((name, version)) != reason:
@@ -81,10 +73,9 @@ class Registration:
 
 
 def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> bool:
-    """Register the configured champion of a model without one; False: file missing.
+    """Register the configured champion of a model without one; False where a file is missing.
 
-    Models without code have no version. The first version of a model follows its section where that changes,
-    but for its weights and folders, which stay what they were.
+    A first version follows its changed section, except for weights and folders.
     """
     source = source_of(settings, name)
     if source is None:
@@ -118,15 +109,8 @@ def register_champion(engine: Engine, objects: ObjectStore, settings: Settings, 
 def challenger_content(
     engine: Engine, objects: ObjectStore, settings: Settings, name: str, version: str
 ) -> Content:
-    """Content of a challenger, by its section and its files.
-
-    Raises
-    ------
-    NotThere
-        If a file, or the version whose weights it has, is not there yet.
-    ConfigError
-        If the section cannot be, or what it says that the challenger shares is not what its base has.
-    """
+    """Content of a challenger from its section and files; NotThere where one is missing yet,
+    ConfigError where section or shares are wrong."""
     source = challenger_source(settings, name, version)
     weights = challenger_weights(settings, name, version)
     is_inherited = settings.models[name].challengers[version].kind is None
@@ -142,7 +126,6 @@ def challenger_content(
 
 
 def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings, name: str) -> list[str]:
-    """Challengers whose sections differ from their registered versions."""
     problems = []
     for version in settings.models[name].challengers:
         with engine.connect() as connection:
@@ -159,7 +142,6 @@ def changed_challengers(engine: Engine, objects: ObjectStore, settings: Settings
 
 
 def _weights_of_base(engine: Engine, source: Source) -> str | None:
-    """Digest of the kept weights of the version that a challenger was adapted from; None without any."""
     if source.adapted_from is None:
         return None
     model, _, version = source.adapted_from.rpartition("@")
@@ -173,7 +155,8 @@ def _weights_of_base(engine: Engine, source: Source) -> str | None:
 def _settle(
     connection: Connection, objects: ObjectStore, name: str, version: str, made: Content
 ) -> str | None:
-    """Register a challenger, or hold it against what is registered under its name: why it cannot be."""
+    """Register a challenger, or compare it with the one registered under its name; returns why it
+    cannot be."""
     known = {found.version: found for found in models.all_versions(connection, name)}
     if version not in known:
         _register(connection, objects, name, version, made)
@@ -207,7 +190,6 @@ def _register(connection: Connection, objects: ObjectStore, name: str, version: 
 
 
 def _difference(found: Model, made: Content) -> str | None:
-    """Difference between a registered version and its section; None for none."""
     if found.source == made.source.to_json() and found.digest == made.digest:
         return None
     if found.source == made.source.to_json():
@@ -220,14 +202,13 @@ def _difference(found: Model, made: Content) -> str | None:
 
 
 def _retire(connection: Connection, name: str, named: Iterable[str]) -> None:
-    """Retire challengers of the configuration that it does not name any more."""
     for found in models.all_versions(connection, name):
         if found.status == "challenger" and found.note == models.NAMED and found.version not in named:
             models.set_status(connection, name, found.version, "retired", now_us=now_us(), note=GONE)
 
 
 def _follow(engine: Engine, first: Model, source: Source) -> None:
-    """Let the first version of a model be what its section says now."""
+    """Update the first version of a model to its section."""
     stored = Source.from_json(first.source)
     pins = {key: stored.options[key] for key in (FOLDER, ADAPTER) if key in stored.options}
     wanted = replace(source, options={**source.options, **pins})

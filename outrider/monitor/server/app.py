@@ -1,7 +1,5 @@
 """API as one FastAPI application, its parts put together here."""
 
-import asyncio
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired
@@ -14,8 +12,7 @@ from msgspec.json import schema_components
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
-from starlette.routing import Match, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route
 from typing_extensions import TypedDict
 
 from outrider.errors import (
@@ -31,6 +28,7 @@ from outrider.monitor.http.declared import Time
 from outrider.monitor.http.error_page import HEADERS, error_page, wants_page
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
 from outrider.monitor.http.query_names import check_names
+from outrider.monitor.http.routes import ScopedRoute
 from outrider.monitor.intake.decode import LabelEnvelope, RecordEnvelope
 from outrider.monitor.metrics.exposition import MetricsApp
 from outrider.monitor.settings.reload import ConfigState
@@ -63,9 +61,17 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         "content": {CONTENT_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 }
-_LOAD_S = 30.0
-"""How long a request waits for queries and pages, which are there within seconds of the first record."""
 _DOCUMENT = "/openapi.json"
+FIRST = (
+    ScopedRoute.of("GET /healthz", ""),
+    ScopedRoute.of("GET /readyz", ""),
+    ScopedRoute.of("GET /metrics", "read"),
+    ScopedRoute.of("POST /v1/records", "ingest", place="records"),
+    ScopedRoute.of("POST /v1/labels", "ingest label", place="records"),
+)
+"""Routes of the application itself."""
+DOCUMENT = ScopedRoute.of(f"GET {_DOCUMENT}", "read", place="none")
+"""Route that answers once all others are there."""
 _UNREADY = _PROBLEMS["default"] | {"description": "Records would be refused"}
 
 
@@ -115,16 +121,8 @@ def build_app(
 ) -> "_Api":
     """Application behind the hot routes.
 
-    Parameters
-    ----------
-    fault
-        Why the service is not ready, or None when it is.
-    config
-        What was taken up and refused of the configuration: its times stand in ``/readyz``, no content.
-    collector
-        What ``/metrics`` shows; None leaves the route out.
-    routers
-        Queries and pages. A route gets ``request.state.csrf_token`` when a browser asks.
+    ``fault`` says why the service is not ready; ``config`` gives the times in ``/readyz``; ``collector``
+    is shown by ``/metrics``. Pages get ``request.state.csrf_token``.
     """
     app = _Api(
         title="Outrider",
@@ -148,7 +146,7 @@ def build_app(
     @app.get("/readyz", tags=["service"], response_model=Readiness, responses={503: _UNREADY})
     async def readyz() -> Response:
         """Readiness to take a record; 503 with the reason otherwise."""
-        reason = fault() or app.load_fault
+        reason = fault()
         if reason is None:
             return JSONResponse({"status": "ready", "config": _told(config())})
         return _problem(problem(503, reason, headers={"retry-after": "5"}))
@@ -159,19 +157,14 @@ def build_app(
     for router in routers:
         app.include_router(router)
     _install_problems(app)
-    app.add_middleware(_UntilLoaded, api=app)
     return app
 
 
 class _Api(FastAPI):
     """Its document has the types of problems, which every route may answer with, and of what is taken."""
 
-    is_loading = False
-    """Whether routers are still to come; requests that may be theirs wait for them."""
-    load_fault: str | None = None
-    """Why they did not come the last time; nobody waits then."""
     is_ending: Callable[[], bool] = staticmethod(lambda: False)
-    """Whether the process ends: who waits for a change is answered then."""
+    """Whether the process ends: waiting requests are answered then."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
@@ -180,32 +173,8 @@ class _Api(FastAPI):
         return document
 
 
-class _UntilLoaded:
-    """Holds requests that none of the first routes answers until all routers are there."""
-
-    def __init__(self, app: ASGIApp, api: "_Api") -> None:
-        self._app = app
-        self._api = api
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        until = time.monotonic() + _LOAD_S
-        # A thread ends the loading, so there is no event of this loop to await.
-        while self._is_awaited() and not self._is_first(scope) and time.monotonic() < until:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        await self._app(scope, receive, send)
-
-    def _is_awaited(self) -> bool:
-        return self._api.is_loading and self._api.load_fault is None
-
-    def _is_first(self, scope: Scope) -> bool:
-        if scope["type"] != "http":
-            return True
-        is_known = any(route.matches(scope)[0] is Match.FULL for route in self._api.router.routes)
-        return is_known and scope["path"] != _DOCUMENT
-
-
 async def _check_query(request: Request) -> None:
-    """Refuse unknown query parameters on every route under ``/v1``; pages ignore them."""
+    """Refuse unknown query parameters under ``/v1``; pages ignore them."""
     route = request.scope.get("route")
     if request.query_params and isinstance(route, APIRoute) and route.path.startswith("/v1/"):
         check_names(request.query_params, _query_names(route.dependant))
@@ -229,7 +198,6 @@ def _second(at: float) -> str | None:
 
 
 def _document_hot_routes(app: FastAPI) -> None:
-    """Describe in OpenAPI what `outrider.monitor.intake.asgi` answers before a request gets here."""
     octets = {"schema": {"type": "string", "format": "binary"}}
     raw = dict.fromkeys(("application/x-ndjson", "application/vnd.apache.arrow.stream"), octets)
     for path, what, envelope in zip(
@@ -273,9 +241,6 @@ def _install_problems(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 404 and request.app.is_loading:
-            why = request.app.load_fault or "queries and pages are still loading"
-            return _response(request, problem(503, why, headers={"retry-after": "1"}))
         detail = error.detail if error.status_code != 404 else f"no route or object at {request.url.path}"
         return _response(request, problem(error.status_code, str(detail), headers=error.headers))
 

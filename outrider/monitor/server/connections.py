@@ -1,7 +1,7 @@
 """Bounds on connections: bytes and time of a header, pace, number.
 
-They hold for everybody, before a key is looked at; uvicorn's protocol has none of them. Nothing here is paid
-per request but a few assignments: times are looked at once a second, for all connections together.
+These hold before a key is checked; uvicorn's protocol has none. Times are checked once a second for all
+connections.
 """
 
 import asyncio
@@ -22,28 +22,25 @@ from outrider.monitor.http.responses import send_problem
 from outrider.monitor.settings.sections import ConnectionSettings
 
 EXTRA = 32
-"""Connections beyond the bound, for those who ask how the service is."""
+"""Connections beyond the bound, for health checks."""
 STATUS_PATHS = frozenset(("/healthz", "/readyz", "/metrics"))
 _OTHER_DESCRIPTORS = 256
-"""Files and sockets of the process beside its connections."""
+"""Files and sockets of the process besides its connections."""
 _LEAST = 64
 _PIPELINED = 32
-"""Requests that may wait for their turn on one connection."""
 _SWEEP_S = 1.0
 _LATE_SWEEPS = 3
 _LINGER_S = 2.0
-"""Time for a refused sender to read why."""
 _LET_FALL_BYTES = 1_048_576
-"""Of a refused sender, that still writes and so has not read why."""
+"""Largest unread remainder of a refused sender that still writes."""
 _FRAMING = 8
 """Bytes of chunked framing for every byte of body: one-byte chunks need five."""
 
 Cause: TypeAlias = Literal["header", "framing", "slow", "crowded"]
-"""Why a connection was closed: a bad, long or late header, a bad body, a slow pace, too many of them."""
+"""Reason for closing: a bad, long or late header, a bad body, a slow pace, too many connections."""
 
 
 def connections_that_fit(wanted: int) -> int:
-    """Number of connections that the descriptors allow; raises their soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = wanted + EXTRA + _OTHER_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -54,11 +51,9 @@ def connections_that_fit(wanted: int) -> int:
 
 @dataclass(slots=True)
 class _Pool:
-    """Connections that count together, oldest first."""
-
     members: dict["BoundedProtocol", None] = field(default_factory=dict)
     new: dict["BoundedProtocol", None] = field(default_factory=dict)
-    """Those that have not sent one complete header."""
+    """Connections without a complete header so far."""
 
     def add(self, one: "BoundedProtocol") -> None:
         self.members[one] = self.new[one] = None
@@ -68,7 +63,6 @@ class _Pool:
         self.new.pop(one, None)
 
     def longest_waiting(self) -> "BoundedProtocol | None":
-        """Oldest connection without a header, else the one that is idle for longest."""
         if self.new:
             return next(iter(self.new))
         idle = (one for one in self.members if one.is_waiting)
@@ -78,14 +72,7 @@ class _Pool:
 class Connections:
     """Open connections, their bounds, and the sweep through their times.
 
-    Parameters
-    ----------
-    limits
-        Bounds of ``[connections]``.
-    total
-        Connections at once; ``limits.total`` where the descriptors suffice.
-    closed
-        Told why a connection was closed.
+    ``closed`` is called with the reason.
     """
 
     def __init__(
@@ -102,18 +89,13 @@ class Connections:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """Open connections."""
         return len(self._pool.members) + len(self._extra.members)
 
     def protocol(self) -> type[HttpToolsProtocol]:
-        """Protocol class of the server whose connections these are."""
         return type("Bounded", (BoundedProtocol,), {"register": self})
 
     def admit(self, one: "BoundedProtocol") -> bool:
-        """Count a new connection in; False: turned away.
-
-        At the bound a waiting one gives way.
-        """
+        """Count a new connection in; at the bound a waiting one gives way, and False turns it away."""
         self.now = one.loop.time()
         if self._timer is None:
             self._timer = one.loop.call_later(_SWEEP_S, self._sweep, one.loop)
@@ -133,12 +115,10 @@ class Connections:
         return True
 
     def has_asked(self, one: "BoundedProtocol") -> None:
-        """Note a connection's first complete header."""
         for pool in self._pools(one):
             pool.new.pop(one, None)
 
     def remove(self, one: "BoundedProtocol") -> None:
-        """Forget a connection."""
         for pool in self._pools(one):
             pool.remove(one)
         own = self._of_address.get(one.address)
@@ -169,8 +149,6 @@ class Connections:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with bounds."""
-
     register: ClassVar[Connections]
 
     def __init__(
@@ -189,29 +167,26 @@ class BoundedProtocol(HttpToolsProtocol):
         self._fed = 0
         self._heads = 0
         self._header_since: float | None = None
-        """None while no header is under way: a request is, or nothing."""
+        """None without a header under way."""
         self._header_bytes = 0
         self._body_since: float | None = None
-        """None while no body is under way."""
+        """None without a body under way."""
         self._body_bytes = self._body_fed = 0
         self._idle_since = 0.0
         self._unread: tuple[float, int] | None = None
-        """Since when an answer waits to be read, and its bytes then."""
+        """Time since which an answer waits to be read, and its bytes then."""
         self._refused_at: float | None = None
         self._let_fall = 0
 
     @property
     def is_waiting(self) -> bool:
-        """True while no request is being answered."""
         return not self.pipeline and (self._running is None or self._running.response_complete)
 
     @property
     def waits_since(self) -> float:
-        """Time at which the wait for a header began."""
         return self._idle_since if self._header_since is None else self._header_since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
-        """Count a new connection in, or turn the connection away."""
         super().connection_made(transport)
         self.address = _address(self.client)
         if not self.register.admit(self):
@@ -222,14 +197,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self.app = _status_only(self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection, and tell the request that is being answered."""
         self.register.remove(self)
         if self._running is not None and not self._running.response_complete:
             _drop(self._running)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data within the bounds."""
         if self._refused_at is not None:
             self._let_fall += len(data)
             if self._let_fall > _LET_FALL_BYTES:
@@ -255,7 +228,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._check_framing()
 
     def on_message_begin(self) -> None:
-        """Begin a header."""
         if len(self.pipeline) >= _PIPELINED:
             self._stop(400, f"more than {_PIPELINED} requests at once on one connection")
         super().on_message_begin()
@@ -264,7 +236,6 @@ class BoundedProtocol(HttpToolsProtocol):
             self._header_since = self.register.now
 
     def on_headers_complete(self) -> None:
-        """Begin the answer, unless the header is too large."""
         limits = self.register.limits
         size = self._header_bytes + self._fed
         if size > limits.header_bytes:  # with what else came at once
@@ -284,17 +255,14 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End the body."""
         self._body_since = None
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Start the next request of the pipeline, if there is one."""
         # As uvicorn does it, without its timer per answer.
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -306,12 +274,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._start_asgi_task(cycle, app)
 
     def resume_writing(self) -> None:
-        """Note that the other side reads."""
         self._unread = None
         super().resume_writing()
 
     def check_times(self, now: float) -> None:
-        """Close or refuse slow connections; called once a second."""
         limits = self.register.limits
         if self._is_unread(now):
             self._end("slow")
@@ -335,7 +301,6 @@ class BoundedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _is_unread(self, now: float) -> bool:
-        """Test for an answer that its receiver does not read, or not at the pace that is asked for."""
         left = self.transport.get_write_buffer_size()
         if not left:
             self._unread = None
@@ -387,12 +352,12 @@ class BoundedProtocol(HttpToolsProtocol):
         )
 
     def _stop(self, status: int, detail: str) -> None:
-        """Break off the parsing; `data_received` refuses."""
+        """Stop parsing; `data_received` refuses."""
         self._refusal = status, detail
         raise ValueError(detail)
 
     def _refuse(self, status: int, detail: str) -> None:
-        """Take nothing more of this connection; requests before this one get their answers first."""
+        """Take nothing more of this connection; earlier requests get their answers first."""
         self.register.closed("header" if self._body_since is None else "slow" if status == 408 else "framing")
         self._refused_at = self.register.now
         if self._body_since is not None and self.pipeline:
@@ -426,14 +391,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 def _drop(cycle: RequestResponseCycle) -> None:
-    """Tell a request that its sender is gone."""
     cycle.disconnected = True
     cycle.message_event.set()
 
 
 def _status_only(app: Any) -> ASGIApp:
-    """``app`` for paths that say how the service is; 503 for others."""
-
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in STATUS_PATHS:
             await app(scope, receive, send)

@@ -4,19 +4,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadAsGet:
-    """ASGI middleware that answers HEAD wherever GET is answered.
-
-    Parameters
-    ----------
-    app
-        Application behind, which sees a GET.
-    """
+    """ASGI middleware that answers HEAD wherever GET is answered."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, a HEAD as GET."""
         if scope["type"] != "http" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return

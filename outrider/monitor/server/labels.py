@@ -19,29 +19,21 @@ SOURCE = "page"
 
 @dataclass(frozen=True, slots=True)
 class PageLabels:
-    """Writer of labels into the journal; for threads, not the event loop."""
-
     _settings: Settings
     _decoder: Decoder
     _writer: GroupCommit
 
     def field(self, model: str) -> str:
-        """Field of the labels: the model's target."""
         return self._settings.models[model].target
 
     def classes(self, model: str) -> tuple[int | str, ...]:
-        """Classes that the model declares, empty without any."""
         return self._settings.models[model].classes if model in self._settings.models else ()
 
     def new_key(self) -> str:
-        """Key of the label that a form sends."""
         return uuid4().hex
 
     def give(self, model: str, record_id: str, value: Any, *, form: str) -> None:
-        """Make a label durable, or raise a ProblemError.
-
-        The same label of a form is stored once.
-        """
+        """Make a label durable, or raise a ProblemError; the same label of a form is stored once."""
         label = {"model": model, "id": record_id, "label": {self.field(model): value}, "source": SOURCE}
         if form:
             said = json.dumps([form, record_id, value])

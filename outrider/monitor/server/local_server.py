@@ -14,14 +14,6 @@ from .connections import Connections, connections_that_fit
 
 
 class LocalServer:
-    """Server of one application, from entry to exit.
-
-    Parameters
-    ----------
-    host, port
-        Address to listen at; port 0 picks a free one.
-    """
-
     def __init__(self, app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family)

@@ -11,7 +11,7 @@ from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.http.responses import send_problem
 
 WAITING = 1000
-"""Copies that wait to be asked about; what comes beyond is counted as shed."""
+"""Waiting copies at most; further ones are counted as shed."""
 BODIES = BodyBounds(10_485_760, 100, "a mirrored request")
 WAIT_S = 0.5
 _OWN = b"x-outrider-shadow"
@@ -23,8 +23,6 @@ _NO_CONTENT: tuple[Message, ...] = (
 
 
 class MirroredRequest(NamedTuple):
-    """Copy of a request: path, headers without secrets, body."""
-
     path: str
     headers: Mapping[str, str]
     body: bytes
@@ -34,11 +32,7 @@ class MirroredRequest(NamedTuple):
 class MirrorQueue:
     """ASGI application that takes copies of requests and answers 204 at once.
 
-    Attributes
-    ----------
-    received, own, shed, refused
-        Copies that were taken, of questions of a comparison itself, that came while too many waited, and that
-        were too long or broken.
+    ``own`` counts copies of a comparison's own questions.
     """
 
     received: int = 0
@@ -48,7 +42,6 @@ class MirrorQueue:
     _waiting: "queue.Queue[MirroredRequest]" = field(default_factory=lambda: queue.Queue(WAITING))
 
     def waiting(self) -> Iterator[list[MirroredRequest]]:
-        """Waiting copies in order of arrival; empty while none comes."""
         while True:
             found = []
             until = time.monotonic() + WAIT_S
@@ -61,7 +54,6 @@ class MirrorQueue:
             yield found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Take one copy."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         try:
             body = await read_body(receive, headers, BODIES)

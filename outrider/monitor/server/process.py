@@ -23,8 +23,7 @@ from outrider.dataops.redaction.columns import ColumnRules
 from outrider.dataops.redaction.kinds import Kind
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.errors import OutriderError
-from outrider.monitor.api.traffic.columns import column_routes
-from outrider.monitor.api.v2 import v2_routes
+from outrider.monitor.api import v2
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.bodies import WholeBodies
 from outrider.monitor.http.body_places import BodyPlaces
@@ -33,7 +32,7 @@ from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopies
-from outrider.monitor.http.route_scopes import RouteScopes
+from outrider.monitor.http.routes import RouteScopes, ScopedRouter
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.erased import ErasedNames
@@ -61,8 +60,10 @@ from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import payload_rules
 from outrider.monitor.settings.reload import read_state
 from outrider.monitor.settings.sections import LimitSettings
+from outrider.monitor.views.columns import routes as column_routes
+from outrider.monitor.views.columns.routes import ColumnSource
 
-from .app import build_app
+from .app import DOCUMENT, FIRST, build_app
 from .connections import Connections, connections_that_fit
 from .head import HeadAsGet
 from .labels import PageLabels
@@ -70,7 +71,7 @@ from .labels import PageLabels
 log = logging.getLogger(__name__)
 
 OPEN_FILES = ("/static/outrider.css", "/static/logo.svg")
-"""What the page of the login shows."""
+"""Files that the login page shows."""
 LISTEN_FD = "OUTRIDER_LISTEN_FD"
 CHILDREN = ("worker", "host", "trainer")
 _MOST_PAUSE_S = 60.0
@@ -80,19 +81,6 @@ _EXIT_WRITER_DEAD = 70
 
 
 class ServerProcess:
-    """The parts of the process, put together.
-
-    Parameters
-    ----------
-    settings
-        The whole configuration.
-
-    Raises
-    ------
-    OutriderError
-        If the journal or the key file cannot be used.
-    """
-
     def __init__(self, settings: Settings) -> None:
         storage, limits = settings.storage, settings.limits
         self.settings = settings
@@ -160,13 +148,15 @@ class ServerProcess:
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
         self.labels = PageLabels(settings, decoder, self.writer)
+        columns = ColumnSource(book, decoder, self.writer, limits.columns)
+        routers = [
+            ScopedRouter(v2.ShadowTarget(settings, models, lambda: self.writer.fault), v2),
+            ScopedRouter(columns, column_routes),
+        ]
         self._api = build_app(
-            fault=lambda: self.writer.fault,
+            fault=lambda: self.writer.fault or self._routes.load_fault,
             collector=self.collector,
-            routers=[
-                v2_routes(settings, models, lambda: self.writer.fault),
-                column_routes(book, decoder, self.writer, max_columns=limits.columns),
-            ],
+            routers=routers,
             config=lambda: read_state(settings.data_folder),
         )
         forms = {name: ModelForm.of(model, limits) for name, model in settings.models.items()}
@@ -185,6 +175,9 @@ class ServerProcess:
             self.otlp.traces,
             self.otlp.logs,
         ]
+        self._routes = RouteScopes(
+            intakes, routes=[*FIRST, *(one for router in routers for one in router.scoped)]
+        )
         budget = ByteBudget(limits.queue_bytes)
         hot = HotRoutes(
             WholeBodies(self._api, _bounds(limits), limits.parsed_bytes, budget),
@@ -199,7 +192,7 @@ class ServerProcess:
         self.gate = KeyGate(
             hot,
             self.keyring,
-            routes=RouteScopes(intakes),
+            routes=self._routes,
             open_paths=_open_paths(settings),
             is_keyless=KeylessWrites(
                 settings.intake.keyless_networks, [*mirrors, self.otlp.traces, self.otlp.logs]
@@ -213,43 +206,43 @@ class ServerProcess:
 
     def announce_routers(self) -> None:
         """Hold requests for queries and pages until :meth:`add_routers` is done."""
-        self._api.is_loading = True
+        self._routes.is_loading = True
 
     def end_by(self, is_ending: Callable[[], bool]) -> None:
-        """Answer waiting requests once the process ends."""
         self._api.is_ending = is_ending
 
     def add_routers(self) -> None:
         """Add query, command and page routers; requests for them wait until then."""
-        from .routers import all_routers
+        from outrider.monitor.views.every import every_router
+        from outrider.monitor.views.service import Service
 
         try:
-            for router in all_routers(
+            service = Service.open(
                 self.settings,
-                self.collector.health,
                 self.keyring,
-                self.refusals,
-                self.labels,
+                health=self.collector.health,
+                refusals=self.refusals,
+                labels=self.labels,
                 refused=self.copies.newest,
-            ):
-                self._api.include_router(router)
+            )
+            every = every_router(service)
+            self._api.include_router(every)
+            self._routes.add([*every.scoped, DOCUMENT])
         except Exception as error:
-            self._api.load_fault = (
+            self._routes.load_fault = (
                 f"queries and pages cannot be offered: {type(error).__name__}: {error}; records are taken, "
                 "and the log has the traceback"
             )
             raise
         self._api.openapi_schema = None
-        self._api.is_loading, self._api.load_fault = False, None
+        self._routes.is_loading, self._routes.load_fault = False, None
 
     def start_expiry(self, stop: threading.Event) -> None:
-        """Start payload expiry by the database, imported behind the routers."""
         from outrider.monitor.intake.expiry import start_expiry
 
         self._expiry = start_expiry(self.settings, self.journal, self.metrics, stop, self.clock)
 
     def observe(self) -> None:
-        """Set gauges of files and memory; save counts of refused records."""
         self.refusals.save()
         folder = self.settings.data_folder
         journal = self.settings.journal_path
@@ -266,7 +259,6 @@ class ServerProcess:
         self.metrics.gauge("outrider_connections").set(len(self.connections))
 
     def close(self) -> None:
-        """Write the queue and release the journal."""
         self.writer.close()
         self.refusals.save()
         if self._expiry is not None:
@@ -276,7 +268,6 @@ class ServerProcess:
 
 
 def serve(intake: ServerProcess, listener: socket.socket) -> int:
-    """Answer until SIGTERM or SIGINT, then drain; the exit status."""
     config = uvicorn.Config(
         intake.app,
         loop="uvloop",
@@ -311,10 +302,7 @@ def serve(intake: ServerProcess, listener: socket.socket) -> int:
 
 
 def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Event) -> None:
-    """Complete the API; then every second gauges, and when the writer has died, an orderly end.
-
-    A fresh process comes in its place.
-    """
+    """Complete the API, then set gauges every second, and end in order when the writer has died."""
     missing = [intake.add_routers, lambda: intake.start_expiry(stopped), settle_garbage]
     next_s, pause_s = 0.0, 1.0
     while True:
@@ -341,7 +329,7 @@ def _keep(intake: ServerProcess, server: uvicorn.Server, stopped: threading.Even
 
 
 def _follow_keys(keyring: Keyring) -> None:
-    """Take up keys that changed, and note which were used; a busy database is asked again in a second."""
+    """Adopt changed keys, and note used ones; a busy database is asked again in a second."""
     try:
         keyring.refresh()
         keyring.note_use()
@@ -350,7 +338,7 @@ def _follow_keys(keyring: Keyring) -> None:
 
 
 def _redaction(settings: Settings, rules: Mapping[str, ColumnRules], metrics: Metrics) -> IntakeRedaction:
-    """Redaction as the configuration asks for it; without any, no secret is drawn."""
+    """Redaction of the configuration; without any, no secret is drawn."""
     counter = metrics.counter("outrider_redacted_values_total")
 
     def counted(model: str, counts: Counter[Kind]) -> None:
@@ -383,7 +371,6 @@ def _observe_commits(metrics: Metrics, ring: Callable[[], None]) -> Callable[[Co
 
 
 def _bounds(limits: LimitSettings) -> Callable[[str], BodyBounds | None]:
-    """Bounds of the bodies of queries, commands and pages, by path."""
     outcomes = BodyBounds(limits.body_bytes, limits.ratio)
     others = BodyBounds(limits.request_bytes, limits.ratio, "limits.request_bytes")
 
@@ -404,13 +391,7 @@ def _open_paths(settings: Settings) -> frozenset[str]:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Listening socket, the one inherited by ``OUTRIDER_LISTEN_FD`` if there is one.
-
-    Raises
-    ------
-    OSError
-        If the address is taken or not ours.
-    """
+    """Listening socket, or the one inherited by ``OUTRIDER_LISTEN_FD``."""
     if LISTEN_FD in os.environ:
         return socket.socket(fileno=int(os.environ[LISTEN_FD]))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -422,7 +403,6 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the process; exit status 3 for unusable configuration or data."""
     die_with_parent()
     parser = argparse.ArgumentParser(prog="python -m outrider.monitor.intake", description=__doc__)
     parser.add_argument("--config", type=Path, default=Path("outrider.toml"))

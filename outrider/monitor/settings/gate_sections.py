@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from .sections import Section
 
 _LOSSES = ("error", "absolute", "squared", "token_f1", "log", "macro_f1", "average_precision")
-"""Those of :mod:`outrider.assertions.losses` and ``set_figures``, which load what a section must not."""
+"""Those of `comparison.losses` and `statistics.set_figures`, which load what a section must not."""
 
 
 def _no_truth(value: Any) -> Any:

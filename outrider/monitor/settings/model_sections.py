@@ -385,8 +385,8 @@ class ShadowSettings(Section):
     @field_validator("agree")
     @classmethod
     def _is_known(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        from outrider.assertions.agreement import EMBEDDING  # numpy is slow to import
-        from outrider.assertions.items import checked_agree
+        from outrider.assertions.comparison.agreement import EMBEDDING
+        from outrider.assertions.comparison.items import checked_agree
 
         if EMBEDDING in value:
             raise ValueError("agree: embedding is for outrider compare --embed; a service embeds no texts")
@@ -623,7 +623,7 @@ class ModelSettings(SourceSettings):
                 "remove live.endpoint, or architecture, folder, onnx, predictor and endpoint"
             )
         if self.classes and isinstance(self.retrain.class_weights, dict):
-            from outrider.assertions.matching import class_numbers  # numpy, which few settings need
+            from outrider.assertions.comparison.matching import class_numbers
 
             for name in self.retrain.class_weights:
                 if class_numbers([name], self.classes)[0] < 0:

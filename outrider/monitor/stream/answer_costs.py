@@ -10,9 +10,8 @@ from sqlalchemy import Connection
 from outrider.dataops.ledger.counters import counts_by_slot
 
 CLASSES_PER_OCTAVE = 4
-"""Times per record are noted to a factor of 2 ** (1 / 4), by 9 % at most."""
+"""Times per record are kept to a factor of 2 ** (1 / 4), an error of 9 % at most."""
 _TIME, _ROWS, _CLASS = "answer_ns@", "answered@", "answer_class:"
-"""Counters; behind the sign stands the version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,6 @@ def note_cost(counts: Tally[str], version: str, seconds: float, records: int) ->
 
 
 def read_costs(connection: Connection, model: str) -> dict[str, AnswerCost]:
-    """Cost of answers by version, over all slots of a model."""
     found: dict[str, Tally[str]] = {}
     for counts in counts_by_slot(connection, model, prefix="answer").values():
         for name, value in counts.items():

@@ -1,5 +1,3 @@
-"""Flags of a replay whose windows held records that were erased since."""
-
 from typing import Any
 
 from sqlalchemy import Engine
@@ -15,18 +13,14 @@ FlagSubject = tuple[str, str]
 
 
 class ErasedInputs:
-    """Test for flags that an erasure has taken an input from.
-
-    A record may have been in the window of another where both have the same value in the column that names
-    the entities, and were received within the span that a window reaches.
-    """
+    """Test for flags that lost an input to an erasure. A record may have been in another's
+    window where both have the same entity and were received within the window's span."""
 
     def __init__(self, engine: Engine, journal: Journal, model: str) -> None:
         self._engine, self._journal, self._model = engine, journal, model
         self._blocks: dict[int, tuple[Batch, int] | None] = {}
 
     def among(self, judge: Assertion, flags: set[FlagSubject]) -> set[FlagSubject]:
-        """Flags of an assertion whose windows may have held an erased record."""
         if judge.window is None or not flags:
             return set()
         by, span_us = judge.window.by, context_s(judge.window) * 1e6
@@ -52,7 +46,7 @@ class ErasedInputs:
         return block[0].arrow(by)[row].as_py()
 
     def _block(self, seq: int) -> tuple[Batch, int] | None:
-        """Records of a block, and its time of receipt; None where it has expired."""
+        """Records of a block, and its receipt; None where it has expired."""
         if seq not in self._blocks:
             try:
                 block = self._journal.get(seq)

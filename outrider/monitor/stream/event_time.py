@@ -1,12 +1,8 @@
 """Event times within bounds, and bounds for windows.
 
-What lies outside of the years 1970 to 2200 is a broken clock or a sentinel (``0001-01-01``, ``9999-12-31``)
-and is refused on every way in: it would put whatever is sorted or cut by time out of joint for ever.
-
-What lies inside but ahead of its receipt is taken as it came. In windows it moves no watermark beyond its
-receipt, or it would make everything late that comes behind it; one too far ahead counts as the time of
-receipt. How far is too far is written into a block that holds such times (a file's, of another clock, says
-nothing), so that a replay sees what was seen, whatever the setting says by then.
+Times outside the years 1970 to 2200 are a broken clock or a sentinel (``9999-12-31``) and are refused at
+every entry. Times ahead of receipt are kept, but move no watermark beyond receipt; those too far ahead count
+as receipt. The bound is written into the block, so that a replay sees what was seen.
 """
 
 from collections.abc import Iterable
@@ -27,18 +23,15 @@ _ts, _year_of_ts = attrgetter("ts"), attrgetter("ts.year")
 
 
 def outside(times: pa.Array) -> NDArray[np.int64]:
-    """Rows of times (µs, UTC) outside the allowed years."""
     us = times.view(pa.int64()).fill_null(FIRST_US).to_numpy(zero_copy_only=False)
     return np.flatnonzero((us < FIRST_US) | (us >= END_US))
 
 
 def time_fault(times: pa.Array, row: int) -> str:
-    """Fault of a time outside the allowed years."""
     return _reason(times.view(pa.int64())[row].as_py())
 
 
 def fault_of(us: int) -> str | None:
-    """Fault of a time outside the allowed years, else None."""
     return None if FIRST_US <= us < END_US else _reason(us)
 
 
@@ -47,7 +40,6 @@ def _reason(us: int) -> str:
 
 
 def are_within(times: pa.Array) -> bool:
-    """True where all times (µs, UTC) lie in the allowed years."""
     if not len(times) or times.null_count:
         return not len(outside(times))
     us = _values(times)
@@ -55,7 +47,7 @@ def are_within(times: pa.Array) -> bool:
 
 
 def are_plainly_within(records: Iterable[Any]) -> bool:
-    """True where each ``ts`` is surely in allowed years, any zone."""
+    """True where each ``ts`` is surely in the allowed years, in any zone."""
     try:
         years = set(map(_year_of_ts, records))
     except AttributeError:  # one without a time
@@ -66,12 +58,9 @@ def are_plainly_within(records: Iterable[Any]) -> bool:
 def settled(
     table: pa.RecordBatch, now_us: int, max_ahead_us: int | None, *, since_us: int = FIRST_US
 ) -> pa.RecordBatch:
-    """Rows of a block with times settled at ``now_us``.
-
-    None was received after that, nor before ``since_us``, the border of the last step: their receipt was read
-    from the clock as it was before. Where an event time is ahead of its receipt, the block says in its
-    metadata how far is believed; without a bound (times of another clock) all are.
-    """
+    """Rows of a block with receipts at most ``now_us`` and at least ``since_us``, the last step of the
+    clock. Where an event time is ahead of receipt, the block's metadata says how far is believed;
+    without a bound (times of another clock) all are."""
     received, ts = _us(table, "received"), _us(table, "ts")
     if not len(received):
         return table
@@ -97,17 +86,13 @@ def max_ahead_us(table: pa.RecordBatch) -> int | None:
 
 
 def are_ahead(table: pa.RecordBatch, bounds_us: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask (rows,) of rows ahead by more than their ``bounds_us``."""
     ahead: NDArray[np.bool_] = _us(table, "ts") - _us(table, "received") > bounds_us
     return ahead
 
 
 def _us(table: pa.RecordBatch, name: str) -> NDArray[np.int64]:
-    """Column of times without nulls, shape (rows,), in µs.
-
-    Read where it lies: Arrow gives up the interpreter's lock for a view, which costs a busy intake ten times
-    the view.
-    """
+    """Column of times without nulls, shape (rows,), in µs, read in place: Arrow releases the
+    interpreter's lock for a view, which costs a busy intake ten times the view."""
     return _values(table.column(name))
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import as_type, wider_type
+from outrider.assertions.batch.columns import as_type, wider_type
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger.answers import answered_blocks, read_answers, read_family
 from outrider.dataops.ledger.records import registered_blocks, registered_weights
@@ -19,7 +19,6 @@ from .units import Unit
 
 
 def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
-    """Unit's batch with weights of the champion's slot, and registered rows."""
     assert unit.batch is not None
     with engine.connect() as connection:
         weight_at = registered_weights(connection, unit.model, first=unit.first_seq, last=unit.last_seq)
@@ -35,7 +34,6 @@ def registered(engine: Engine, unit: Unit) -> tuple[Batch, NDArray[np.intp]]:
 
 
 def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Batch | None:
-    """Complete stored answers of a version to a unit, or None."""
     if version is None:
         return None
     with engine.connect() as connection:
@@ -53,7 +51,7 @@ def stored(engine: Engine, version: str | None, unit: Unit, batch: Batch) -> Bat
 
 
 def _alike(parts: list[Batch]) -> list[Batch]:
-    """Answers with one type for each output: a block of nulls or of empty lists does not say which."""
+    """Answers with one type for each output, which a block of nulls or empty lists leaves open."""
     if len({part.schema_digest for part in parts}) <= 1 or len({tuple(part.names) for part in parts}) > 1:
         return parts
     changed: list[dict[str, pa.Array]] = [{} for _ in parts]
@@ -76,10 +74,7 @@ def _common(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
 
 
 def judge_answers(engine: Engine, unit: Unit, batch: Batch) -> dict[str, Batch]:
-    """Judges' answers to a unit's records, by slot, null if outstanding.
-
-    Whichever version of a judge stood at its slot answered: each block has the answers of one.
-    """
+    """Judges' answers to a unit's records, by slot, null if outstanding."""
     with engine.connect() as connection:
         answers = read_family(connection, unit.model, PREFIX, first=unit.first_seq, last=unit.last_seq)
     parts: dict[str, list[Batch]] = {}
@@ -103,13 +98,12 @@ def _aligned(answer: Batch, batch: Batch) -> Batch:
 
 
 def outputs_of(answer: Batch) -> dict[str, NDArray[Any]]:
-    """Outputs of stored answers, as of a predictor."""
     names = [name for name in answer.names if name.startswith("outputs.")]
     return {name.removeprefix("outputs."): answer.column(name) for name in names}
 
 
 def answer_cuts(engine: Engine, model: str, version: str, after: int, until: int) -> list[int]:
-    """Blocks at starts or ends of answers: no unit may span."""
+    """Blocks at starts or ends of answers, which no unit may span."""
     with engine.connect() as connection:
         answered = set(answered_blocks(connection, model, version, after=after, until=until))
         blocks = registered_blocks(connection, model, after=after, until=until)

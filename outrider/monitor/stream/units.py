@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Group, Window
-from outrider.assertions.window import MIN_IDLE_S
+from outrider.assertions.windows.window import MIN_IDLE_S
 from outrider.dataops.journal.journal import Block, Journal
 from outrider.dataops.journal.stored_rows import StoredRows, read_stored
 from outrider.dataops.state.clock import present_us
@@ -17,19 +17,13 @@ from .event_time import max_ahead_us
 
 READ_BLOCKS = 64
 UNIT_ROWS = 1024
-"""Rows that blocks are joined to."""
 SPAN_US = int(MIN_IDLE_S * 1e6)
 
 
 @dataclass(slots=True)
 class Unit:
-    """Unit: consecutive blocks' records as a batch, label blocks between.
-
-    Attributes
-    ----------
-    seq, row
-        Journal block and row number in it of every record of ``batch``, shape (rows,).
-    """
+    """Consecutive blocks' records as a batch, with the label blocks between; ``seq`` and ``row``
+    locate every record, shape (rows,)."""
 
     model: str
     first_seq: int
@@ -39,21 +33,16 @@ class Unit:
     seq: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     row: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     labels: list[tuple[int, int, StoredRows]] = field(default_factory=list)
-    """(block, receive time, labels) of each label block."""
     unreadable: list[tuple[int, str]] = field(default_factory=list)
-    """(block, reason) of blocks whose payload cannot be decoded."""
     unreadable_rows: int = 0
-    """Records in these."""
     received: dict[int, int] = field(default_factory=dict)
-    """Receive time of each block."""
     max_ahead_us: dict[int, int] = field(default_factory=dict)
-    """How far event times may be ahead of receipt, by those blocks where some are ahead."""
+    """Bound on event time ahead of receipt, for blocks where some are ahead."""
     step_us: int = 0
-    """How far the clock was set here: such a unit is a border, and holds nothing else."""
+    """Step of the clock; such a unit is a border, and holds nothing else."""
 
     @property
     def is_tick(self) -> bool:
-        """True where nothing but time has passed."""
         return self.batch is None and not self.labels and not self.unreadable
 
 
@@ -66,11 +55,10 @@ def read_unit(
     until: int | None = None,
     period_us: int | None = None,
 ) -> Unit | None:
-    """Next unit of a model behind block ``after``, or None.
+    """Next unit of a model after block ``after``, or None.
 
-    Stops before a record block of another schema, before ``max_rows`` would be passed (one block is always
-    taken whole), before more than a second of receive time (so that joining blocks changes no window), at a
-    step of the clock, behind block ``until``, and where a period of receive time ends.
+    Stops before a block of another schema, ``max_rows`` (one block is always taken whole), more than a
+    second of receive time, a step of the clock, block ``until``, and the end of a period.
     """
     blocks = journal.read(after, limit=READ_BLOCKS, model=model)
     if until is not None:
@@ -99,11 +87,10 @@ def read_unit(
 
 
 _Part: TypeAlias = tuple[int, Batch, NDArray[np.intp]]
-"""Block, records that are left of it, and their rows in it."""
 
 
 def _absorb(unit: Unit, block: Block, parts: list[_Part], max_rows: int) -> bool:
-    """Take one block into the unit; False when it must begin the next one."""
+    """Add one block to the unit; False where it must begin the next."""
     if block.damage:
         _give_up(unit, block, block.damage)
         return True
@@ -134,13 +121,7 @@ def _give_up(unit: Unit, block: Block, reason: str) -> None:
 
 
 class Backlog:
-    """Records behind one cursor, each block counted in and out once.
-
-    Parameters
-    ----------
-    cursor
-        Where the counting begins.
-    """
+    """Records behind one cursor, each block counted in and out once."""
 
     def __init__(self, journal: Journal, model: str, cursor: int) -> None:
         self._journal = journal
@@ -149,7 +130,6 @@ class Backlog:
         self._records = 0
 
     def records(self, cursor: int) -> int:
-        """Records of blocks behind ``cursor``, which never moves back."""
         last = self._journal.last_seq()
         self._records += self._journal.count_records(self._last, last, model=self._model)
         self._records -= self._journal.count_records(self._cursor, cursor, model=self._model)
@@ -160,10 +140,8 @@ class Backlog:
 
 
 def context_s(window: Window | Group) -> float:
-    """Seconds of receive time that a context spans, where bounded.
-
-    A group has no bound: one that was fed by drops for longer than a hundred pauses begins anew.
-    """
+    """Seconds of receive time that a context spans; a group has no bound, so one fed for longer than a
+    hundred pauses restarts."""
     if isinstance(window, Group):
         return 100 * window.wait_s
     if window.seconds is not None:
@@ -173,10 +151,8 @@ def context_s(window: Window | Group) -> float:
 
 
 def seq_before(journal: Journal, received_us: int, *, after: int = 0) -> int:
-    """Last block before a time of today's, non-decreasing clock, by halving.
-
-    ``after`` is a block that was, and what is returned where none behind it was.
-    """
+    """Last block before a time by the present, non-decreasing clock, by bisection; ``after`` where
+    there is none."""
     low, high, steps = after, journal.last_seq(), journal.steps()
     while low < high:
         middle = (low + high + 1) // 2

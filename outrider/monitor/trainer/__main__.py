@@ -1,5 +1,3 @@
-"""The trainer process; see :mod:`outrider.monitor.trainer.process`."""
-
 import sys
 
 from .process import main

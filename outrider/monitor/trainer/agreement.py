@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING, Agreement
 from outrider.assertions.comparison import PairedAnswers, StreamComparison, taken_back
-from outrider.assertions.differences import (
+from outrider.assertions.comparison.agreement import EVERYTHING, Agreement
+from outrider.assertions.comparison.differences import (
     Ruler,
     answer_texts,
     deltas,
@@ -20,9 +20,9 @@ from outrider.assertions.differences import (
     spread_of,
     subjects,
 )
-from outrider.assertions.looks import Look, thin
-from outrider.assertions.text_properties import with_text_properties
-from outrider.assertions.verdict import MeasureVerdict
+from outrider.assertions.comparison.looks import Look, thin
+from outrider.assertions.comparison.text_properties import with_text_properties
+from outrider.assertions.comparison.verdict import MeasureVerdict
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
 from outrider.dataops.ledger.cursors import judged_by_both
@@ -32,34 +32,26 @@ from outrider.monitor.settings.model_sections import ModelSettings
 
 BLOCKS_AT_ONCE = 64
 SPREAD_BLOCKS, LEAST_SCORES = 256, 32
-"""Newest blocks of the champion's that the spread of scores is taken from, and the fewest scores."""
 EXAMPLES = 40
 
 
 @dataclass(slots=True)
 class ComparisonProgress:
-    """State of a comparison, kept in ``shadow_test.findings``."""
-
     seq: int
-    """Last block that was looked at."""
     blocks: int = 0
     comparison: StreamComparison = field(default_factory=StreamComparison)
     examples: list[dict[str, Any]] = field(default_factory=list)
-    """Newest records on which both differ."""
     looks: list[dict[str, Any]] = field(default_factory=list)
-    """Difference over time, by what decides."""
     spread: float | None = None
-    """Of the champion's scores before the first look: a tolerance is a share of it."""
+    """Spread of the champion's scores before the first look: a tolerance is a share of it."""
 
     @property
     def rows(self) -> int:
-        """Records that were compared."""
         counts = (t.differs.asked for (_, name), t in self.comparison.tallies.items() if name == EVERYTHING)
         return max(counts, default=0)
 
     @classmethod
     def of(cls, trial: Trial) -> "ComparisonProgress":
-        """Saved progress of a trial, or its beginning."""
         found = trial.findings.get("progress")
         if not found:
             return cls(trial.after_seq)
@@ -68,13 +60,12 @@ class ComparisonProgress:
         return cls(**known, comparison=comparison, looks=found["looks"], spread=found["spread"])
 
     def look(self, found: MeasureVerdict) -> None:
-        """Keep a look that rests on more records than the last."""
+        """Keep a look with more records than the last."""
         if not self.looks or self.looks[-1]["records"] < found.rows:
             self.looks.append(asdict(Look(found.rows, found.value, found.low, found.high)))
             thin(self.looks)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
         return {
             "seq": self.seq,
             "blocks": self.blocks,
@@ -86,7 +77,6 @@ class ComparisonProgress:
 
 
 def ruler_of(settings: ModelSettings) -> Ruler:
-    """Ruler of a model: outputs to read, tolerances for a difference."""
     shadow = settings.shadow
     return Ruler(
         target=settings.target,
@@ -97,14 +87,12 @@ def ruler_of(settings: ModelSettings) -> Ruler:
 
 
 class Follower:
-    """Follower that compares answers since its last look."""
-
     def __init__(self, engine: Engine, settings: ModelSettings) -> None:
         self._engine = engine
         self._ruler = ruler_of(settings)
 
     def advance(self, trial: Trial, progress: ComparisonProgress) -> bool:
-        """Compare next blocks with both answers; False when none."""
+        """Compare the next blocks with both answers; False when there are none."""
         with self._engine.connect() as connection:
             model, both = trial.model, (trial.champion, trial.version)
             seqs = answered_blocks(
@@ -128,7 +116,7 @@ class Follower:
         return True
 
     def _spread(self, connection: Connection, trial: Trial, last: int) -> float | None:
-        """Spread of the champion's newest scores; None of few, 1 of none."""
+        """Spread of the champion's newest scores: None of few, 1 where there are none."""
         first = max(0, last - SPREAD_BLOCKS + 1)
         found = read_answers(connection, trial.model, (trial.champion,), first=first, last=last)
         answers = map(Batch.from_ipc, found.values())
@@ -166,7 +154,6 @@ class Follower:
 def agreement_rows(
     comparison: StreamComparison, *, margin: float, agree: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Agreement for the API by measure and slice, all records first."""
     found = comparison.agreements(margin=margin, agree=agree)
     ordered = sorted(found, key=lambda key: (comparison.measures.index(key[0]), key[1]))
     return [{"measure": measure, "slice": name} | _shown(found[measure, name]) for measure, name in ordered]
@@ -185,13 +172,11 @@ def _shown(found: Agreement) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Answers to one journal block, row by row."""
-
     seq: int
     champion: Batch
     challenger: Batch
     again: tuple[Batch, Batch] | None
-    """What both answered to some records when they were asked again."""
+    """Second answers of both to records that were asked again."""
     weight: NDArray[np.float64]
     slices: NDArray[np.object_]
 
@@ -202,7 +187,7 @@ def _block(
     answers: Mapping[tuple[str, int], bytes],
     records: Mapping[int, Mapping[str, tuple[float, str]]],
 ) -> _Block | None:
-    """Records of a block that are registered and that both answered; None where there is none."""
+    """Registered records of a block that both answered, or None."""
     import pandas as pd
 
     both = [answers.get((version, seq)) for version in (trial.champion, trial.version)]
@@ -229,7 +214,6 @@ def _block(
 
 
 def _alike(blocks: "Sequence[_Block]") -> "list[list[_Block]]":
-    """Blocks whose answers have the same columns, together."""
     found: dict[tuple[str, ...], list[_Block]] = {}
     for block in blocks:
         answers = (block.champion, block.challenger, *(block.again or ()))
@@ -239,7 +223,7 @@ def _alike(blocks: "Sequence[_Block]") -> "list[list[_Block]]":
 
 
 def _twice(blocks: "Sequence[_Block]", one: Batch) -> tuple[NDArray[np.intp], Batch | None, Batch | None]:
-    """Rows of ``one`` that both models were asked about again, and what they answered then."""
+    """Rows of ``one`` that both models answered twice, and the second answers."""
     import pandas as pd
 
     there = [block.again for block in blocks if block.again is not None]
@@ -252,7 +236,7 @@ def _twice(blocks: "Sequence[_Block]", one: Batch) -> tuple[NDArray[np.intp], Ba
 
 
 def _examples(pair: PairedAnswers, where: NDArray[np.int64], ruler: Ruler) -> list[dict[str, Any]]:
-    """Records on which the models differ in what decides, but where one of them takes its answer back."""
+    """Records on which the models differ, without those where one contradicts its own answer."""
     one, two = pair.champion, pair.challenger
     both = shared_measures(one, two, ruler)
     if not both:

@@ -39,25 +39,17 @@ from .suites import model_suites, on_held_out, without_rows
 
 log = logging.getLogger(__name__)
 LOOK_S = 5.0
-"""From the start to the first look for a champion without outcomes, and from look to look."""
 MOST_WAIT_S = 600.0
-"""How long the worker may take to load the models and judge what waits, which goes first."""
+"""Most time for the worker to load the models and judge its backlog, which goes first."""
 FIRST_REST_S, LONGEST_REST_S = 60.0, 3600.0
-"""Before a champion that gave no answer is asked again, and at most."""
+"""Pause before an unanswering champion is asked again, and its limit."""
 NICENESS = 10
 
 
 def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: str) -> int:
-    """Run the champion's tests without outcome (by revision); return their number.
+    """Run the champion's tests without outcome for this revision; returns their number.
 
-    Tests without cases of their own run on the newest version of ``gate.held_out``, or not at all.
-
-    Raises
-    ------
-    ConfigError
-        If a suite or the model cannot be loaded.
-    ServerError
-        If the model gave no answer to some of them; the others are kept.
+    ConfigError where suite or model cannot be loaded, ServerError where the model left some unanswered.
     """
     own = settings.models[model]
     with engine.connect() as connection:
@@ -95,7 +87,6 @@ def complete(settings: Settings, engine: Engine, objects: ObjectStore, model: st
 
 
 def _missing(suite: Suite, known: dict[tuple[str, str], str], *, has_cases: bool) -> Suite:
-    """Tests that can be run here and whose outcome is not known for this revision."""
     return replace(
         suite,
         tests=tuple(
@@ -107,10 +98,8 @@ def _missing(suite: Suite, known: dict[tuple[str, str], str], *, has_cases: bool
 
 
 class ChampionSuites:
-    """Starter of one process per new champion, behind the stream.
-
-    Failures are logged and not retried, but where the champion gave no answer.
-    """
+    """Starter of one process per new champion; failures are logged, and retried only where the
+    champion gave no answer."""
 
     def __init__(self, context: JobContext, config: Path, *, look_s: float = LOOK_S) -> None:
         self._context = context
@@ -122,12 +111,11 @@ class ChampionSuites:
         self._waits_for: int | None = None
         """Block that the worker is to judge first; None until its models are loaded."""
         self._rests: dict[str, tuple[float, float]] = {}
-        """End and length of the rest of champions that gave no answer."""
+        """End and length of the pause of champions without an answer."""
         self._model = ""
         self._running: subprocess.Popen[bytes] | None = None
 
     def look(self) -> None:
-        """Start the process for a champion without a run."""
         if time.monotonic() < self._next or self.is_running:
             return
         now = time.monotonic()
@@ -145,7 +133,6 @@ class ChampionSuites:
                 return
 
     def _ended(self, now: float) -> None:
-        """Take the end of the last process; a champion that gave no answer rests."""
         if self._running is not None and self._running.returncode == AGAIN:
             pause_s = min(2 * self._rests.get(self._model, (0.0, FIRST_REST_S / 2))[1], LONGEST_REST_S)
             self._rests[self._model] = now + pause_s, pause_s
@@ -155,7 +142,7 @@ class ChampionSuites:
         self._running = None
 
     def _is_judged(self, connection: Connection, model: str, now: float) -> bool:
-        """True once the worker has judged what waited for its models to be loaded, or takes too long."""
+        """True once the worker has judged its backlog, or takes too long."""
         folder = self._context.settings.data_folder
         if self._waits_for is None and read_serving(folder).loaded_s == read_state(folder).loaded_s:
             self._waits_for = self._context.newest()
@@ -167,7 +154,6 @@ class ChampionSuites:
 
     @property
     def is_running(self) -> bool:
-        """True while a process runs."""
         return self._running is not None and self._running.poll() is None
 
     def _start(self, model: str) -> None:
@@ -181,14 +167,12 @@ class ChampionSuites:
             log.error("%s: its behavioral tests cannot be run: %s", model, error)
 
     def close(self) -> None:
-        """End the process."""
         if self._running is not None:
             self._running.kill()
             self._running.wait()
 
 
 def main() -> int:
-    """Entry of the process."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.trainer.champion_suites_job")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--model", required=True)

@@ -33,13 +33,11 @@ from outrider.monitor.process.starved_time import Patience
 from outrider.user_code import innermost_line, load_callable, load_file, traced_line
 
 BUILD_S = 120.0
-"""For the library and the files to load, where no rows are judged."""
+"""For loading the library and the files, without rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """Verdict on rows with its Data Docs."""
-
     verdict: Validated
     docs: bytes
 
@@ -57,10 +55,8 @@ def judged(
 ) -> JudgedRows:
     """Validate rows, in a process of its own where there are ``checks``.
 
-    Raises
-    ------
-    ValidationRefused
-        If the rows cannot be used as a whole, or the user's expectations give no verdict.
+    ValidationRefused where the rows cannot be used as a whole, or the user's expectations give no
+    verdict.
     """
     if not checks:
         verdict = validate(batch, rules, reference=reference, earlier=earlier)
@@ -81,7 +77,6 @@ def judged(
 def build_problems(
     suite: Sequence[Expected], checks: Sequence[Path], *, deadline_s: float = BUILD_S
 ) -> list[str]:
-    """Reasons that the library cannot use expectations."""
     try:
         answer, _ = _asked({"suite": list(suite)}, [], checks, deadline_s, lambda: None, None)
     except ValidationRefused as error:
@@ -97,24 +92,10 @@ def scored(
     deadline_s: float,
     pause: Callable[[], None] = lambda: None,
 ) -> NDArray[np.float64]:
-    """Losses by a user's function, of two columns of answers.
+    """Losses of champion and candidate by a user's ``file.py:callable``, shape (2, rows).
 
-    Parameters
-    ----------
-    scorer
-        ``file.py:callable`` in ``folder``: answers and labels, as lists, to losses >= 0.
-    answers
-        Columns ``label``, ``champion`` and ``candidate``.
-
-    Returns
-    -------
-    ndarray
-        Shape (2, rows): of the champion, and of the candidate.
-
-    Raises
-    ------
-    ValidationRefused
-        If it gives no such losses, or not in time.
+    ``answers`` has columns ``label``, ``champion`` and ``candidate``; ValidationRefused where no such
+    losses come in time.
     """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, answers.schema) as writer:
@@ -175,7 +156,7 @@ def _asked(
     pause: Callable[[], None],
     earlier: Earlier | None,
 ) -> tuple[dict[str, Any], list[memoryview]]:
-    """Answer of a process that is killed at the deadline; time in which it was starved does not count."""
+    """Answer of a process that is killed at the deadline, without counting starved time."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.trainer.checks_process"]
     command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
@@ -231,7 +212,6 @@ def _place(process: subprocess.Popen[bytes], said: IO[bytes], checks: Sequence[P
 
 
 def _serve(sock: socket.socket) -> None:
-    """Load the user's files, answer once."""
     asked, buffers = wire.receive(sock)
     try:
         for file in asked["checks"]:
@@ -274,7 +254,6 @@ def _answer(
 
 
 def main() -> int:
-    """Entry of the process."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.trainer.checks_process")
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)

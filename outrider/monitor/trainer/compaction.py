@@ -12,15 +12,11 @@ log = logging.getLogger(__name__)
 
 
 class Compactor:
-    """Packs one dataset at a time."""
-
     def __init__(self, engine: Engine, objects: ObjectStore) -> None:
         self._engine, self._objects = engine, objects
         self._left: dict[str, int] = {}
-        """Small objects that the last packing of a dataset could not put together."""
 
     def look(self) -> None:
-        """Pack the first dataset that has many new small objects."""
         if not isinstance(self._objects, LocalObjects):
             return
         with self._engine.connect() as connection:

@@ -16,13 +16,11 @@ from outrider.monitor.settings.model_sections import ModelSettings
 
 
 class Stopping(OutriderError):  # noqa: N818 - reads as the state it is
-    """Process is asked to end, its job back into the queue."""
+    ...
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Stores, settings, and stop flag of the trainer's jobs."""
-
     settings: Settings
     engine: Engine
     objects: ObjectStore
@@ -31,20 +29,10 @@ class JobContext:
     stop: threading.Event = field(default_factory=threading.Event)
     poll_s: float = 0.2
     has_unread: Callable[[str, int], bool] = lambda _model, _seq: False
-    """True where the journal held blocks of a model behind one, when the process began."""
     newest: Callable[[], int] = lambda: 0
-    """Last block of the journal."""
     holds: Callable[[str, int, int], bool] = lambda _model, _after, _until: False
-    """True where the journal holds blocks of a model behind one, up to another."""
 
     def model(self, name: str) -> ModelSettings:
-        """Settings of a model.
-
-        Raises
-        ------
-        ConfigError
-            If the configuration has no such model.
-        """
         if name not in self.settings.models:
             known = ", ".join(self.settings.models) or "none"
             raise ConfigError(f"no model {name!r} in the configuration; there are {known}")
@@ -52,7 +40,6 @@ class JobContext:
 
     @property
     def service(self) -> str:
-        """Address of the service, noted by the supervisor or configured."""
         try:
             noted = json.loads((self.settings.data_folder / "run" / "server.json").read_text("utf-8"))
             return str(noted["url"])
@@ -60,6 +47,5 @@ class JobContext:
             return f"http://{self.settings.server.host}:{self.settings.server.port}"
 
     def check_stop(self) -> None:
-        """Raise Stopping when the process is asked to end."""
         if self.stop.is_set():
             raise Stopping("the trainer was asked to end")

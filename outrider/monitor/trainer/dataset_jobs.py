@@ -17,13 +17,12 @@ from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import Draft
 from outrider.dataops.datasets.collect import Collected
-from outrider.dataops.datasets.earlier import earlier_of
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.datasets.row_files import ASSERTION
 from outrider.dataops.datasets.suite_files import read_suite
-from outrider.dataops.datasets.validation import Rules, Validated, refuse
+from outrider.dataops.datasets.validation import Earlier, Rules, Validated, refuse
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
@@ -39,21 +38,13 @@ from .dataset_leaks import imported_leaks, settled
 log = logging.getLogger(__name__)
 
 PROVENANCE = (ASSERTION, "provenance.label_source")
-"""Columns of an imported table that say where each row comes from; they are no part of the version's rows."""
+"""Columns of an imported table with the provenance of each row, which are no data."""
 NOT_ASKED: Mapping[str, Any] = {"rows": 0, "quarantined": 0}
-"""Validation of a version that adds no row."""
 
 
 def rules_of(settings: Settings, name: str, nulls: Collection[str] = ()) -> Rules:
-    """Validation rules of a model, from configuration and suite file.
-
-    ``nulls`` are inputs that are known to be null in some rows.
-
-    Raises
-    ------
-    ConfigError
-        If the suite file cannot be used.
-    """
+    """Validation rules from configuration and suite file; ``nulls`` are inputs known to be null in
+    some rows."""
     model = settings.models[name]
     return Rules(
         model.target,
@@ -78,16 +69,8 @@ def judge(
     reference: pa.Schema | None = None,
     full: bool = False,
 ) -> JudgedRows:
-    """Validate rows for a dataset.
-
-    ``stays`` says whether the rows of the newest version stay beside them, but for those ``removed``, and
-    ``full`` whether they are judged again.
-
-    Raises
-    ------
-    ValidationRefused
-        If the rows cannot be used as a whole, or none of them passes.
-    """
+    """Validate rows for a dataset: ``stays`` keeps the newest version's rows except ``removed``, and
+    ``full`` judges them again. ValidationRefused where no row passes."""
     settings = context.model(model)
     keys = [*map(str, batch.keys), *removed]
     with context.engine.connect() as connection:
@@ -99,20 +82,34 @@ def judge(
         rules_of(context.settings, model, known | sample_nulls(context.settings)),
         title=f"{dataset}@{1 if parent is None else parent.number + 1}",
         reference=reference,
-        earlier=earlier_of(context.engine, context.objects, dataset, keys, stays=stays, full=full),
+        earlier=_earlier(context, parent, keys, stays=stays, full=full),
         checks=[context.settings.path(file) for file in settings.validation.checks],
         deadline_s=settings.validation.deadline_s,
         pause=context.check_stop,
     )
 
 
+def _earlier(
+    context: JobContext, version: Version | None, keys: Sequence[str], *, stays: bool, full: bool
+) -> Earlier | None:
+    if version is None:
+        return None
+
+    def read() -> Batch:
+        with context.engine.connect() as connection:
+            return datasets.read(connection, context.objects, version)
+
+    with context.engine.connect() as connection:
+        replaced = list(datasets.lives_of(connection, version.dataset, keys)) if stays else []
+    validation = version.manifest["validation"]
+    return Earlier(validation.get("aggregates"), read, stays, replaced, full, validation.get("nulls", ()))
+
+
 def _nulls_of(version: Version | None) -> Sequence[str]:
-    """Declared inputs of which the rows of a version have nulls."""
     return () if version is None else version.manifest["validation"].get("nulls", ())
 
 
 def sample_nulls(settings: Settings) -> set[str]:
-    """Inputs that are null in some records of ``data/sample.*``."""
     file = settings.sample_file
     if file is None:
         return set()
@@ -128,19 +125,15 @@ def sample_nulls(settings: Settings) -> set[str]:
 def kept_summary(
     context: JobContext, found: JudgedRows, warnings: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Summary for the manifest, with the digest of the stored Data Docs."""
     summary = found.verdict.summary
     docs = context.objects.put(gzip.compress(found.docs, mtime=0))
     return summary | {"warnings": [*summary["warnings"], *warnings], "data_docs": docs}
 
 
 def import_table(context: JobContext, job: JobRow) -> Version:
-    """Commit the uploaded Arrow IPC ``params["object"]`` as a dataset version.
+    """Commit an uploaded Arrow table as a dataset version.
 
-    Raises
-    ------
-    ValidationRefused
-        If the table or one of its rows does not pass: its sender can mend it, so nothing is left out.
+    One bad row refuses it all: its sender can mend it.
     """
     settings = context.model(job.model)
     with pa.ipc.open_stream(pa.py_buffer(context.objects.mapped(str(job.params["object"])))) as reader:
@@ -182,7 +175,7 @@ def import_table(context: JobContext, job: JobRow) -> Version:
 
 
 def _told(table: pa.Table, source: str) -> tuple[pa.Table, list[tuple[str | None, str]]]:
-    """The table without its columns of provenance, and what they say of each row: assertion, label source."""
+    """The table without its provenance columns, and (assertion, label source) of each row."""
     columns = {name: table.column(name).to_pylist() for name in PROVENANCE if name in table.column_names}
     nothing: list[None] = [None] * table.num_rows
     rows = zip(*(columns.get(name, nothing) for name in PROVENANCE), strict=True)
@@ -191,7 +184,6 @@ def _told(table: pa.Table, source: str) -> tuple[pa.Table, list[tuple[str | None
 
 
 def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
-    """``image`` becomes ``inputs.image`` and ``label`` becomes ``label.label``; full names stay."""
     names = {name: f"inputs.{name}" for name in settings.inputs} | {
         settings.target: f"label.{settings.target}"
     }
@@ -199,10 +191,7 @@ def full_names(table: pa.Table, settings: ModelSettings) -> pa.Table:
 
 
 def as_recorded(table: pa.Table) -> pa.Table:
-    """Table with strings and bytes of the types of records.
-
-    Pandas 3 writes large ones.
-    """
+    """Table with strings and bytes of the types of records; Pandas 3 writes large ones."""
     types = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
     return table.cast(
         pa.schema([field.with_type(types.get(field.type, field.type)) for field in table.schema])
@@ -214,15 +203,8 @@ def commit_flagged(
 ) -> Version | None:
     """Commit new flagged and labelled records, corrections and withdrawals, if any.
 
-    ``then`` is called in the transaction of the commit, with None where there is nothing to commit, and
-    the account of every label. Records that do not pass are quarantined with their reasons, the others are
-    committed.
-
-    Raises
-    ------
-    ValidationRefused
-        If the rows cannot be used as a whole. What was withdrawn is removed even so, and what does not pass
-        by itself is quarantined.
+    ``then`` is called in the same transaction with the version or None, and the account of every label.
+    Failing rows are quarantined; withdrawn ones are removed even where the rest is refused.
     """
     settings = context.model(job.model)
     scope = LabelScope(
@@ -290,13 +272,7 @@ def commit_flagged(
 
 
 def _check_all(context: JobContext, model: str, dataset: str) -> None:
-    """Judge all rows of the newest version by the rules of now.
-
-    Raises
-    ------
-    ValidationRefused
-        If one does not pass.
-    """
+    """Judge all rows of the newest version by the present rules."""
     with context.engine.connect() as connection:
         version = datasets.newest(connection, dataset)
         if version is None:
@@ -307,7 +283,7 @@ def _check_all(context: JobContext, model: str, dataset: str) -> None:
 
 
 def _told_of(error: ValidationRefused, rows: int) -> ValidationRefused:
-    """The refusal with the number of rows that it sent to quarantine."""
+    """The refusal with the number of rows that it quarantined."""
     if not rows:
         return error
     which = "1 row is" if rows == 1 else f"{rows} rows are"
@@ -318,8 +294,6 @@ def _told_of(error: ValidationRefused, rows: int) -> ValidationRefused:
 
 @dataclass(frozen=True, slots=True)
 class _Passed:
-    """Rows that passed validation, reasons of the others, and its summary."""
-
     batch: Batch | None
     provenance: Sequence[Provenance]
     rejected: Mapping[str, str]

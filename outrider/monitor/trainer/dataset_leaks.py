@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from outrider.assertions import Batch
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.datasets.leak_moves import Beside, LeakReport, Rows, Settled, settle
+from outrider.dataops.datasets.leak_moves import KnownRows, LeakReport, Rows, Settled, settle
 from outrider.dataops.datasets.leaks import find_leaks, find_repeats, sides
 from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.versions import Provenance, Version
@@ -32,10 +32,7 @@ def settled(
     *,
     corrected: frozenset[str],
 ) -> Settled:
-    """Hold new rows against earlier, replayed and judging rows.
-
-    Rows whose labels were corrected stay where they are.
-    """
+    """Check new rows against earlier, replayed and judging rows; rows with corrected labels stay."""
     stays = np.isin(batch.keys, list(corrected))
     fresh = batch.take(~stays)
     learned: dict[str, Rows] = {}
@@ -53,7 +50,7 @@ def settled(
     found = settle(
         fresh,
         [origin for origin, known in zip(provenance, stays, strict=True) if not known],
-        Beside(learned, judged, own),
+        KnownRows(learned, judged, own),
         declared=settings.declared_inputs,
         moves=settings.retrain.move_leaks,
     )
@@ -72,7 +69,7 @@ def _rows(
     part: str | None = None,
     without: Sequence[str] = (),
 ) -> Rows:
-    """Rows of a version, read at once where they are few, else by the indexes of its objects."""
+    """Rows of a version, read at once where few, else by the indexes of its objects."""
     if version.rows > READ_WHOLE_ROWS:
         return IndexedVersion(
             connection,
@@ -89,31 +86,25 @@ def _rows(
 def imported_leaks(
     context: JobContext, connection: Connection, settings: ModelSettings, dataset: str, batch: Batch
 ) -> LeakReport:
-    """Leaks of an imported table.
-
-    Of one to be replayed, into rows that judge; of one that judges, into rows that are learned from.
-
-    They are named: what becomes of the table is up to its sender.
-    """
+    """Leaks of an imported table: of a replayed one into judging rows, of a judging one into learned rows."""
     others: Sequence[str | None] = ()
     part = None
     if dataset == name_of(settings.retrain.replay or ""):
         others, part = settings.gate.judging, "held_out"
     elif dataset in map(name_of, settings.gate.judging):
         others, part = (settings.retrain.replay,), "train"
-    beside: dict[str, Batch] = {}
+    known: dict[str, Batch] = {}
     for other in others:
-        beside |= {} if name_of(other or "") == dataset else _newest(context, connection, other)
+        known |= {} if name_of(other or "") == dataset else _newest(context, connection, other)
     collected = datasets.newest(connection, flagged.dataset_of(batch.model)) if part else None
     if collected is not None:
         rows = datasets.read(connection, context.objects, collected, part=part)
-        beside[f"{collected.id} {str(part).replace('_', ' ')}"] = rows
-    own, *rest = sides({dataset: batch} | beside, settings.declared_inputs)
+        known[f"{collected.id} {str(part).replace('_', ' ')}"] = rows
+    own, *rest = sides({dataset: batch} | known, settings.declared_inputs)
     leaks = [leak for side in rest for leak in find_leaks(own, side)]
     return {"leaks": leaks, "repeats": find_repeats(own), "moved": {}}
 
 
 def _newest(context: JobContext, connection: Connection, dataset: str | None) -> dict[str, Batch]:
-    """Rows of the version that a reference names, by its name, none where there is none."""
     found = open_if_any(connection, dataset)
     return {} if found is None else {found.id: datasets.read(connection, context.objects, found)}

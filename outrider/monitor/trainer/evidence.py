@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
-from outrider.assertions.columns import is_tensor
-from outrider.assertions.estimation import Estimate, estimate_share
-from outrider.assertions.loss_bounds import Excess, most_shown
-from outrider.assertions.quality import Asked as AskedLabel
+from outrider.assertions.batch.columns import is_tensor
+from outrider.assertions.flags.quality import Asked as AskedLabel
+from outrider.assertions.statistics.estimation import Estimate, estimate_share
+from outrider.assertions.statistics.loss_bounds import Excess, most_shown
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.case_values import image_of
 from outrider.behavioral_tests.comparison import Compared, Comparison
@@ -38,15 +38,11 @@ MOST_CLASSES, LEAST_OF_CLASS = 200, 5
 """Values of a label that are classes: at most so many, of so many rows on average."""
 EXAMPLE_LETTERS = 400
 SPELLED_OUT = 4
-"""Numbers of an array that are shown one by one."""
 
 
 def suite_evidence(comparison: Comparison) -> tuple[list[SuiteEvidence], list[str]]:
-    """Behavioral evidence on both models; gaps are tests run on neither.
-
-    Tests that had no case to judge for either are left out; those that could be run on neither are named as
-    missing.
-    """
+    """Behavioral evidence on both models, without tests that had no case; tests run on neither are
+    named as missing."""
     found, missing = [], []
     for row in comparison.rows:
         old, new = row.champion, row.challenger
@@ -79,14 +75,13 @@ def _suite_evidence(row: Compared, old: Outcome, new: Outcome) -> SuiteEvidence:
 
 
 def _examples(old: Outcome, new: Outcome) -> tuple[str, ...]:
-    """Failing cases as text, those first that the champion does not fail."""
     failed = set() if old.ran is None else set(old.ran.numbers[old.ran.failed].tolist())
     examples = sorted(new.examples, key=lambda each: each.case in failed)
     return tuple(example_text(example) for example in examples[:EXAMPLES])
 
 
 def _figures(old: Outcome, new: Outcome) -> tuple[str, ...]:
-    """The figures behind the verdict on a whole test in place of cases; the last of them, a gap, first."""
+    """Figures behind the verdict on a whole test, the gap first."""
     was = {(each.name, each.group): each for each in old.measures}
     shown = []
     for each in new.measures[::-1][:EXAMPLES]:
@@ -103,10 +98,7 @@ def _asked(outcome: Outcome) -> FailureRate:
 
 
 def example_text(example: Example) -> str:
-    """Failing case in one line: input or change, answer before -> after.
-
-    Pictures and other arrays stand as their shape and range.
-    """
+    """Failing case in one line: input or change, answer before -> after; arrays as shape and range."""
     brief = replace(
         example,
         inputs=_brief(example.inputs),
@@ -154,18 +146,9 @@ def paired_evidence(
 ) -> PairedEvidence:
     """Losses of both models on the labelled rows of a dataset.
 
-    Parameters
-    ----------
-    weights
-        What records stand for that were chosen to be labelled; rows without are left out of the shares.
-    tries
-        Verdicts that any of the rows has decided, with the one to come.
-    slices
-        Slice of each row, None for none; the largest ``MOST_SLICES`` are judged.
-    parts
-        Checks of a kind, which share the error of their lower bounds.
-    rare
-        Share of the rows below which a class is looked at by its own rows.
+    ``weights`` are of records chosen for labelling; ``tries`` counts the verdicts on any of the rows,
+    ``parts`` the checks that share the error of the bounds; below share ``rare`` a class is judged by its
+    own rows.
     """
     error = error_of(tries)
     nothing = Excess(0.0, -1.0, 1.0, batch.rows, batch.rows, error)
@@ -211,7 +194,6 @@ def paired_evidence(
 
 
 def _slices(slices: Sequence[str | None], known: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
-    """Rows of the largest slices."""
     if not slices:
         return {}
     names = np.array(slices, dtype=object)
@@ -222,7 +204,7 @@ def _slices(slices: Sequence[str | None], known: NDArray[np.bool_]) -> dict[str,
 def _rare_classes(
     batch: Batch, scoring: AnswerScoring, known: NDArray[np.bool_], rare: float
 ) -> dict[str, NDArray[np.bool_]]:
-    """Rows of each rare class; none where labels are many values or no classes."""
+    """Rows of each rare class; none where labels are no classes."""
     labels = batch.arrow(f"label.{scoring.target}").filter(pa.array(known))
     if pa.types.is_nested(labels.type) or is_tensor(labels.type):
         return {}
@@ -251,8 +233,6 @@ def _weighted_share(
 
 
 def shadow_evidence(connection: Connection, model: str, champion: str, candidate: str) -> ShadowEvidence:
-    """Flags on the answers of both to common live records.
-
-    Live behavioral tests and LLM judges ask the champion only: their flags are left out.
-    """
+    """Flags on both models' answers to common live records, without live tests and LLM judges, which
+    ask the champion only."""
     return live_evidence(common_records(connection, model, champion, candidate))

@@ -16,7 +16,6 @@ LOOK_S = 2.0
 def start_followers(
     engine: Engine, stop: threading.Event, looks: Mapping[str, Callable[[], None]]
 ) -> list[threading.Thread]:
-    """Start a thread for each look, by name."""
     threads = [
         threading.Thread(target=follow, args=(name, look, engine, stop), name=name)
         for name, look in looks.items()
@@ -27,10 +26,7 @@ def start_followers(
 
 
 def follow(name: str, look: Callable[[], None], engine: Engine, stop: threading.Event) -> None:
-    """Look after each commit until ``stop`` is set.
-
-    A look that failed is repeated with the next commit.
-    """
+    """Look after each commit until ``stop`` is set; a failed look is repeated with the next commit."""
     changes = DatabaseChanges.of(engine)
     while True:
         try:

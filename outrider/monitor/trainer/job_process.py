@@ -43,26 +43,19 @@ from .waiting_jobs import JobWaits
 
 log = logging.getLogger(__name__)
 LAG_S = 5.0
-"""Time that a job gives the worker to judge what was sent before it."""
 _LOOK_S = 0.05
 AGAIN = 75
-"""Exit code of a job that is to be tried again: the database was busy, or another commit came between."""
 IMPORTED = ("torch", "great_expectations", "outrider.monitor.trainer.retraining")
 REASON_LETTERS = 8000
-"""Of a reason; more than a pipe holds would have the process wait."""
+"""Limit of a reason: more than a pipe holds would block the process."""
 EATEN_FIRST = 500
-"""Of 1000: where memory ends, the kernel ends a job before it ends the service."""
+"""Of 1000: the kernel ends a job before the service where memory is short."""
 
 
 def run_job(context: JobContext, job: JobRow) -> str | None:
-    """Run a claimed job; return the reason of a failure.
+    """Run a claimed job; returns the reason of a failure.
 
-    A job interrupted because the process ends goes back into the queue.
-
-    Raises
-    ------
-    OperationalError, StaleParent
-        If it is to be tried again.
+    An interrupted job is queued again; OperationalError and StaleParent mean a retry.
     """
     try:
         _run(context, _on_newest(context, job))
@@ -84,7 +77,7 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
 
 
 def _on_newest(context: JobContext, job: JobRow) -> JobRow:
-    """Job on what was sent before it, as far as the worker judges that in time."""
+    """Wait, within ``LAG_S``, until the worker has judged what was sent before the job."""
     is_of_labels = not {"object", "candidate", "repeat"} & job.params.keys()
     if not is_of_labels or job.params.get("trigger") == jobs.ROLLING or "dataset" in job.result:
         return job
@@ -101,7 +94,7 @@ def _on_newest(context: JobContext, job: JobRow) -> JobRow:
 
 
 def _run(context: JobContext, job: JobRow) -> None:
-    """Retrain, or make a dataset version alone: also for a model that is trained elsewhere."""
+    """Retrain, or only make a dataset version, also for a model trained elsewhere."""
     # What is there already is only put before the gate; what was trained here can be trained again.
     is_known = bool({"candidate", "repeat"} & job.params.keys()) or job.params.get("trigger") == jobs.ROLLING
     is_external = context.model(job.model).retrain.trainer == "external"
@@ -135,7 +128,7 @@ def _run(context: JobContext, job: JobRow) -> None:
 
 
 def _is_trained_here(context: JobContext, model: str) -> bool:
-    """True where the champion can be fine-tuned: a challenger of another kind may have been promoted."""
+    """False where a challenger of an untrainable kind was promoted."""
     with context.engine.connect() as connection:
         champion = models.champion(connection, model)
     if champion is None:
@@ -147,15 +140,7 @@ def _is_trained_here(context: JobContext, model: str) -> bool:
 
 
 def open_context(settings: Settings, stop: threading.Event) -> JobContext:
-    """Open the stores; waits for intake to make the journal.
-
-    Raises
-    ------
-    ConfigError
-        If database and journal do not belong together.
-    JournalUnreadable
-        If there is no readable journal after 30 seconds.
-    """
+    """Open the stores; waits up to 30 seconds for intake to make the journal."""
     journal, engine = open_stores(settings, stop)
     objects = LocalObjects(settings.data_folder / "objects")
 
@@ -171,7 +156,6 @@ def open_context(settings: Settings, stop: threading.Event) -> JobContext:
 
 
 def main() -> int:
-    """Entry of the process."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.trainer.job_process", description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
@@ -211,7 +195,7 @@ def main() -> int:
 
 
 def _told_job() -> str:
-    """Id of the job; while none has come, what jobs need is imported. Empty where none comes."""
+    """Id of the job, empty where none comes; meanwhile imports what jobs need."""
     if not select.select([sys.stdin], [], [], 0.0)[0]:
         for module in IMPORTED:
             importlib.import_module(module)

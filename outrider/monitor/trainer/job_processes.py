@@ -35,40 +35,32 @@ from .job_process import AGAIN
 log = logging.getLogger(__name__)
 TAIL_LINES = 20
 HELD_LINES = 500
-"""Last lines in memory: those of a fault handler stand behind what the process wrote."""
+"""Last lines kept: a fault handler's follow those of the process."""
 ABORTED = "Fatal Python error: "
 TAIL_LETTERS = 500
-"""Of a line that is kept."""
 ABORT_S = 5.0
-"""From the signal that asks a process to end to the one that ends it."""
+"""Time between the signal that asks a process to end and the one that ends it."""
 CLOSE_S = 6.0
-"""For all processes to put their jobs back, when the trainer ends."""
+"""Time for all processes to put their jobs back when the trainer ends."""
 SPARE_S = 60.0
-"""Behind a job in which a process with torch and Great Expectations waits for the next."""
+"""Time after a job in which a process with torch and Great Expectations waits for the next."""
 MEMORY_S = 0.5
 MEMORY_SHARE = 0.8
-"""Of the machine's memory, where ``retrain.memory_mb`` sets no limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartedProcess:
-    """Process that waits for a job, and its last lines."""
-
     process: subprocess.Popen[bytes]
     report: int
-    """Pipe that tells why the job failed."""
     reader: threading.Thread
     tail: deque[str]
     scratch: tempfile.TemporaryDirectory[str] | None = None
-    """Working directory of a process that may open an upload."""
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal the process and its descendants."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
     def kill(self) -> None:
-        """End the process and its descendants."""
         self.signal(signal.SIGKILL)
         self.process.kill()  # where it leads no group yet
         self.process.wait()
@@ -79,37 +71,26 @@ class StartedProcess:
         self.leave()
 
     def leave(self) -> None:
-        """Remove the working directory."""
         if self.scratch is not None:
             self.scratch.cleanup()
 
 
 @dataclass(slots=True)
 class JobProcess:
-    """Process of a job, and its limits."""
-
     job: JobRow
     started: StartedProcess
     deadline: float
     most_bytes: int
     memory_option: str
     ending: str | None = None
-    """Reason of a failed job that is held to a limit; empty for one that somebody has closed."""
+    """Reason of a job held to a limit; empty for one closed by a person."""
     kill_at: float | None = None
     measure_at: float = 0.0
 
 
 @dataclass(slots=True)
 class JobProcesses:
-    """One process for each claimed job.
-
-    Parameters
-    ----------
-    config
-        File that the processes load.
-    most
-        Processes of each lane, at most.
-    """
+    """One process for each claimed job, ``most`` by lane."""
 
     context: JobContext
     config: Path
@@ -121,11 +102,9 @@ class JobProcesses:
 
     @property
     def is_idle(self) -> bool:
-        """True where no process runs."""
         return not self._running
 
     def look(self) -> None:
-        """Close ended processes, hold the others to their limits, start queued jobs."""
         for each in list(self._running.values()):
             if each.started.process.poll() is None:
                 self._hold(each)
@@ -138,7 +117,6 @@ class JobProcesses:
             self._start(job)
 
     def close(self) -> None:
-        """End all processes; their jobs go back into the queue."""
         self._drop_spare()
         for each in self._running.values():
             each.started.signal(signal.SIGTERM)
@@ -185,7 +163,7 @@ class JobProcesses:
             order.write(f"{job.id}\n".encode())
 
     def _keep_spare(self) -> None:
-        """Have a process ready for a while behind a job: others often follow."""
+        """Keep a process ready for a while after a job: others often follow."""
         if self._spare is not None and self._spare.process.poll() is not None:
             self._drop_spare()
         if time.monotonic() >= self._spare_until:
@@ -199,10 +177,8 @@ class JobProcesses:
             self._spare = None
 
     def _kept_secrets(self, job: JobRow) -> frozenset[str] | None:
-        """Secret variables of a job that trains here from an upload's files; None for all.
-
-        It keeps the keys of the model's endpoints, which its gate asks.
-        """
+        """Secret variables of a job that trains from an upload's files, with the endpoint keys
+        that its gate needs; None for all."""
         settings = self.context.settings
         if job.lane != "training" or job.model not in settings.models:
             return None
@@ -252,7 +228,7 @@ class JobProcesses:
         return StartedProcess(process, read, reader, tail, scratch)
 
     def _hold(self, each: JobProcess) -> None:
-        """Ask a process beyond its limits, or whose job is closed, to end; then end it."""
+        """Ask a process beyond its limits, or with a closed job, to end; then end it."""
         now = time.monotonic()
         if each.kill_at is not None:
             if now >= each.kill_at:
@@ -280,7 +256,7 @@ class JobProcesses:
         each.started.process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
 
     def _ended(self, each: JobProcess) -> None:
-        """Close the job of a process that has ended, where it failed."""
+        """Close the job of an ended process where it failed."""
         code, job, started = each.started.process.returncode, each.job.id, each.started
         started.signal(signal.SIGKILL)  # what it started
         started.reader.join(timeout=2.0)
@@ -306,13 +282,12 @@ class JobProcesses:
 
 
 def _parted(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Last lines that a process wrote, and what its fault handler wrote behind them."""
+    """Last lines of the process, and those of its fault handler."""
     end = next((at for at, line in enumerate(lines) if line.startswith(ABORTED)), len(lines))
     return lines[:end][-TAIL_LINES:], lines[end:]
 
 
 def _follow(process: subprocess.Popen[bytes], tail: deque[str]) -> None:
-    """Repeat what a process writes, and keep the last lines."""
     assert process.stdout is not None
     with process.stdout:
         for line in process.stdout:

@@ -1,11 +1,10 @@
 """Judgements on versions, kept with verdict, promotion and event."""
 
-import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_jsonable_python
 from sqlalchemy import Connection
 
 from outrider.behavioral_tests import Outcome
@@ -24,14 +23,10 @@ from .limit_evidence import asked_policy
 
 @dataclass(frozen=True, slots=True)
 class VersionJudgement:
-    """Evidence on one version, its verdict and reasons."""
-
     version: str
     evidence: gate.Evidence
     outcomes: Mapping[str, Sequence[Outcome]]
-    """Of behavioral tests by version, the champion first."""
     judged_by: Sequence[tuple[Version, list[str]]]
-    """Dataset versions of the evidence, and the keys of their rows."""
     verdict: gate.Verdict
     promotes: bool
     reasons: Sequence[str]
@@ -45,10 +40,7 @@ def told(
     evidence: gate.Evidence,
     verdict: gate.Verdict,
 ) -> tuple[bool, list[str]]:
-    """Reasons for and against a version; True for its promotion.
-
-    By the gate, without a person.
-    """
+    """Decision of the gate, without a person: True for promotion, with the reasons."""
     # What was not trained on what went wrong has nothing to show but live traffic and its labels.
     is_unseen = "candidate" in job.params and not (policy.shadow_rows or policy.rolling)
     has_passed = verdict.outcome == "passed"
@@ -90,27 +82,17 @@ def keep(
     is_own: bool,
     now: int,
 ) -> dict[str, Any]:
-    """Keep a verdict; promote the winner, tell of another version.
+    """Keep a verdict; promote the ``winner`` or send the event of another version.
 
-    Parameters
-    ----------
-    winner
-        Version that is promoted; None for none.
-    is_own
-        Whether the job is about this version.
-
-    Returns
-    -------
-    dict
-        What the job's result says of it.
+    Returns what the job's result says of it.
     """
     model, promotes, has_passed = job.model, one.version == winner, one.verdict.outcome == "passed"
     reasons = list(one.reasons)
     if winner is not None and not promotes:
         reasons.append(f"version {winner} is champion now")
     passed = {"passed": has_passed, "undecided": one.verdict.outcome == "undecided"}
-    evidence = _finite(dataclasses.asdict(gate.told_evidence(one.evidence, one.verdict))) | passed
-    evidence["policy"] = dataclasses.asdict(asked_policy(policy))
+    evidence = _json(gate.told_evidence(one.evidence, one.verdict)) | passed
+    evidence["policy"] = _json(asked_policy(policy))
     if is_own:
         evidence["job"] = job.id
     before = newest_verdict(connection, model, one.version)
@@ -155,7 +137,6 @@ def _tell(
     reasons: Sequence[str],
     now: int,
 ) -> None:
-    """Send the event of a version that is not promoted; a refused challenger is marked so."""
     model, verdict = job.model, one.verdict
     kind = {"failed": "gate.refused", "undecided": "gate.undecided", "passed": "gate.waiting"}
     if verdict.outcome == "failed" and models.get(connection, model, one.version).status == "challenger":
@@ -169,7 +150,7 @@ def _tell(
 
 
 def _is_told(before: VerdictRow | None, champion: str, passed: Mapping[str, bool]) -> bool:
-    """True where the verdict before was the same, against the same champion."""
+    """True where the last verdict was the same, against the same champion."""
     return (
         before is not None
         and before.champion == champion
@@ -177,10 +158,7 @@ def _is_told(before: VerdictRow | None, champion: str, passed: Mapping[str, bool
     )
 
 
-def _finite(value: Any) -> Any:
-    """Value for JSON, which has no infinity."""
-    if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _json(evidence: gate.Evidence | gate.Policy) -> dict[str, Any]:
+    """Fields for JSON, which has no infinity."""
+    fields: dict[str, Any] = to_jsonable_python(evidence, inf_nan_mode="null")
+    return fields

@@ -9,8 +9,8 @@ from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
 from outrider.assertions.comparison import one_of_each
-from outrider.assertions.difference_sequence import DifferenceSequence
-from outrider.assertions.verdict import stream_verdict
+from outrider.assertions.comparison.verdict import stream_verdict
+from outrider.assertions.statistics.difference_sequence import DifferenceSequence
 from outrider.dataops.flags.registered_assertions import kinds_of_active
 from outrider.dataops.flags.shadow_flags import common_records, flagged_by
 from outrider.dataops.improvement import shadow_tests
@@ -82,15 +82,8 @@ def limit_evidence(
     both: tuple[Predictor, Predictor],
     rows: Batch | None,
 ) -> LimitEvidence:
-    """Evidence on the limits that are set.
-
-    Parameters
-    ----------
-    versions, both
-        Of champion and candidate.
-    rows
-        To time both on; None where there are none.
-    """
+    """Evidence on the limits that are set; ``versions`` and ``both`` are champion and candidate,
+    ``rows`` are timed."""
     found = LimitEvidence()
     champion, candidate = versions
     if limits.flags:
@@ -149,7 +142,6 @@ def unknown_assertions(connection: Connection, model: str, limits: PolicyLimits)
 def _agreement(
     context: JobContext, connection: Connection, limits: PolicyLimits, model: str, versions: tuple[str, str]
 ) -> AgreementFound | None:
-    """Verdict on all records that both have answered by now."""
     champion, candidate = versions
     settings = context.model(model)
     tests = shadow_tests.newest(connection, model, candidate)
@@ -175,7 +167,7 @@ def _agreement(
 
 
 def _wrong(connection: Connection, trial: Trial, until: int, target: str) -> WrongMore:
-    """Records with a label on which the candidate is wrong more often, one of each entity."""
+    """Labelled records on which the candidate is wrong more often, one of each entity."""
     labelled = labelled_answers(connection, trial, until, target)
     entities = entities_of(connection, trial.model, labelled.keys)
     names = [entities.get(key) or "" for key in labelled.keys]
@@ -189,10 +181,8 @@ def _wrong(connection: Connection, trial: Trial, until: int, target: str) -> Wro
 def times_in_turn(
     champion: Predictor, candidate: Predictor, rows: Batch, *, pause: Callable[[], None] = lambda: None
 ) -> TimesFound:
-    """Candidate's time by the champion's on the same rows, asked in turn.
-
-    The bounds are those of the sign test on the median of rounds, each one-sided at ``SIGNIFICANCE``.
-    """
+    """Candidate's time by the champion's on the same rows, asked in turn; bounds of the sign test on
+    the median of rounds, each one-sided at ``SIGNIFICANCE``."""
     from scipy.stats import binom
 
     some = rows.slice(0, min(rows.rows, TIMED_ROWS))
@@ -218,7 +208,7 @@ def times_in_turn(
 
 
 def _seconds(predictor: Predictor, rows: Batch) -> float:
-    """Time of an answer: of an engine by its own clock, since the way there would hide a difference."""
+    """Time of an answer; an engine's own clock, since transport would hide a difference."""
     if isinstance(predictor, SingleVersion):
         before = predictor.seconds
         predictor(rows)

@@ -24,9 +24,9 @@ _LEVELS = ("info", "warning", "critical")
 
 
 class LoopMetrics:
-    """Metrics of the improvement loop, updated from the database by :meth:`observe`.
+    """Metrics of the improvement loop.
 
-    Counters follow counts of rows, which only grow, so a process that starts again goes on where it was.
+    Counters follow counts of rows, which only grow, so a restart loses nothing.
     """
 
     def __init__(self, metrics: Metrics, engine: Engine) -> None:
@@ -38,7 +38,6 @@ class LoopMetrics:
         self._suite_models: set[str] = set()
 
     def observe(self) -> None:
-        """Read the changed rows."""
         with self._engine.connect() as connection:
             self._jobs(connection)
             self._verdicts(connection)

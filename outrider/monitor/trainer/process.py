@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 def supervise(
     context: JobContext, processes: JobProcesses, between: Callable[[], None] = lambda: None
 ) -> None:
-    """Run jobs until asked to stop, ``between`` where none runs."""
     changes = DatabaseChanges.of(context.engine)
     while not context.stop.is_set():
         try:
@@ -57,7 +56,6 @@ def supervise(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry of the process."""
     parser = argparse.ArgumentParser(prog="outrider.monitor.trainer", description=__doc__)
     parser.add_argument("--config", type=Path)
     path = find_config(parser.parse_args(arguments).config)

@@ -18,8 +18,8 @@ import torch
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
-from outrider.assertions.quality import Asked
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.typed_text import text_of
+from outrider.assertions.flags.quality import Asked
 from outrider.behavioral_tests import Outcome
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
@@ -59,25 +59,19 @@ from .waiting_jobs import LIVE_RECORDS, LOOK_SHARE, JobWaits, has_live_records
 
 log = logging.getLogger(__name__)
 OVERRIDES = ("epochs", "learning_rate", "replay_ratio", "batch_rows", "seed")
-"""Settings of ``[models.*.retrain]`` that a job may set for itself."""
 ASKED = 100_000
-"""Open label requests that are looked at."""
 PATIENCE_S = 10.0
-"""For live records, before the process ends and the job waits without one."""
+"""Wait for live records before the process ends and the job waits without one."""
 
 
 class Retraining:
-    """Run of a retraining job."""
-
     def __init__(self, context: JobContext, job: JobRow) -> None:
         self.context = context
         self.job = job
         self.settings: ModelSettings = context.model(job.model)
         self.options = options_of(self.settings.retrain, job.params)
         self.judged_by: list[tuple[Version, list[str]]] = []
-        """Dataset versions of the evidence, and the keys of their rows."""
         self.asked: Batch | None = None
-        """First rows of the evidence."""
         self.rolling: RollingEvidence | None = None
         self.result: dict[str, Any] = {name: job.result[name] for name in job.result if name != "log"}
         kept = self.result.get("policy")
@@ -97,26 +91,24 @@ class Retraining:
 
     @property
     def is_repetition(self) -> bool:
-        """True where an earlier training is done again, and its digest compared."""
+        """True where an earlier training is repeated and its digest compared."""
         return "repeat" in self.job.params
 
     @property
     def _first(self) -> str:
-        """Job whose checkpoints are gone on from: the first, where this one tries it again."""
+        """Job whose checkpoints are continued: the first of a chain of retries."""
         return str(self.job.params.get("retry_of", self.job.id))
 
     @property
     def is_external(self) -> bool:
-        """True where somebody outside trains."""
         return self.settings.retrain.trainer == "external"
 
     @property
     def candidate(self) -> str | None:
-        """Version that the job is about; None of a look."""
         return None if self.is_look else str(self.result["candidate"])
 
     def run(self) -> None:
-        """Run all stages that are not finished yet and close the job."""
+        """Run all unfinished stages and close the job."""
         if self.is_repetition:
             repeat(self.context, self.job, self._progress)
             return
@@ -213,13 +205,8 @@ class Retraining:
         forget(context, self._first)
 
     def _wait_for_shadow(self) -> None:
-        """Until enough live records are judged; traffic that does not come is told to the gate.
-
-        Raises
-        ------
-        JobWaits
-            If they take longer than a process is kept for.
-        """
+        """Wait for enough judged live records; raises JobWaits where they take longer than a
+        process is kept for."""
         policy, waits = self.policy, self.result.pop("waits", {})
         until_us = int(waits.get("until_us", now_us() + policy.shadow_timeout_s * 1_000_000))
         patience = time.monotonic() + PATIENCE_S
@@ -236,7 +223,6 @@ class Retraining:
             self.context.stop.wait(max(self.context.poll_s, min(rest, (until_us - now_us()) / 1e6)))
 
     def _compare(self) -> RollingEvidence | None:
-        """All versions on the latest labelled rows; None without such a policy."""
         if self.policy.rolling is None or self.policy.fault:
             return None
         with self.context.engine.connect() as connection:
@@ -252,7 +238,7 @@ class Retraining:
             )
 
     def _contenders(self) -> list[str]:
-        """Versions to be judged: an earlier one that wins, and the candidate of the job."""
+        """Versions to be judged: an earlier one that wins, and the job's candidate."""
         winner = None if self.rolling is None else self.rolling.winner
         return list(dict.fromkeys(one for one in (winner, self.candidate) if one is not None))
 
@@ -268,13 +254,12 @@ class Retraining:
         )
 
     def _unlearned(self) -> list[str]:
-        """Sentences on what the candidate did not learn from: labelled rows, and a dataset to replay."""
+        """Sentences on labelled rows and replay data that the candidate did not learn from."""
         account = self.result.get("labels")
         found = [refused_sentence(account) if account else "", self.result.get("unreplayed", "")]
         return [sentence for sentence in found if sentence]
 
     def _gather(self, candidate: str) -> tuple[gate.Evidence, Mapping[str, Sequence[Outcome]]]:
-        """Evidence for the gate, and the outcomes of behavioral tests by version, the champion first."""
         context, asked = self.context, asked_policy(self.policy)
         missing: list[str] = []
         self.judged_by, self.asked = [], None
@@ -312,7 +297,6 @@ class Retraining:
     def _held_out(
         self, connection: Connection, both: tuple[Predictor, Predictor], missing: list[str]
     ) -> tuple[gate.PairedEvidence | None, Batch | None]:
-        """Evidence on the dataset that the policy names, and its rows."""
         version = self._judging(connection, "held_out", self.policy.held_out, missing)
         if version is None:
             return None, None
@@ -324,7 +308,7 @@ class Retraining:
     def _judging(
         self, connection: Connection, key: str, reference: str | None, missing: list[str]
     ) -> Version | None:
-        """Version that the policy names, or a sentence on why there is none."""
+        """Version that the policy names, or a sentence on its absence."""
         try:
             version = open_if_any(connection, reference)
         except (Erased, NotFound) as error:
@@ -338,7 +322,6 @@ class Retraining:
     def _named(
         self, connection: Connection, both: tuple[Predictor, Predictor], missing: list[str]
     ) -> list[gate.NamedSlice]:
-        """Evidence on the slices that the policy names."""
         found = []
         for part in self.policy.slices:
             key = f"slices.{part.name}"
@@ -359,7 +342,6 @@ class Retraining:
         return found
 
     def _fresh(self, connection: Connection, both: tuple[Predictor, Predictor]) -> gate.PairedEvidence | None:
-        """Evidence on the held-out rows of the dataset that was learned from."""
         version, _ = self._versions(connection)
         if version is None:
             return None
@@ -412,9 +394,9 @@ class Retraining:
         )  # fmt: skip
 
     def _conclude(self, found: Sequence[VersionJudgement]) -> bool:
-        """Write the verdicts; False where the champion or the judging rows are others by now.
+        """Write the verdicts; False where champion or judging rows have changed.
 
-        The first version that passed and waits for nobody is promoted.
+        The first passed version without a person to ask is promoted.
         """
         now = now_us()
         with self.context.engine.connect() as connection:
@@ -471,14 +453,14 @@ class Retraining:
         return bool(why)
 
     def _nobody(self) -> list[str]:
-        """Sentences of a look that no version wins."""
+        """Sentences of a look without a winner."""
         if self.rolling is None:
             return [self.policy.fault or "the policy compares no versions any more"]
         told = [self.rolling.sentence(one.version) for one in self.rolling.standings]
         return ["no version is shown to be better than the champion", *told, *self.rolling.left_out]
 
     def _request(self, connection: Connection, verdict: gate.Verdict) -> Choice | None:
-        """Labels to ask for, where flagged rows are too few; a part of them is held out."""
+        """Labels to ask for where flagged rows are too few; a part of them is held out."""
         missing = max((check.rows_missing for check in verdict.checks if check.name == "fresh"), default=0)
         share = self.options.held_out_share
         if verdict.outcome != "undecided" or not missing or not share:
@@ -529,7 +511,6 @@ class Retraining:
         return found
 
     def _versions(self, connection: Connection) -> tuple[Version | None, Version | None]:
-        """The dataset of fresh rows and the one to replay."""
         fresh = None
         if self.result.get("dataset"):
             dataset, _, number = str(self.result["dataset"]).rpartition("@")
@@ -538,11 +519,9 @@ class Retraining:
         return fresh, open_if_any(connection, replay)
 
     def _predictors(self, connection: Connection, *versions: str) -> tuple[Predictor, ...]:
-        """Versions of any kind: the champion may be another one by now."""
         return version_predictors(self.context.settings, connection, self.job.model, *versions)
 
     def _trainable(self) -> Source:
-        """Source of the champion; raises where it is not fine-tuned here."""
         settings, model = self.context.settings, self.job.model
         with self.context.engine.connect() as connection:
             champion = models.champion(connection, model)
@@ -561,14 +540,10 @@ class Retraining:
 
 
 def options_of(settings: RetrainSettings, params: dict[str, Any]) -> RetrainSettings:
-    """Model's retrain settings with the job's overrides."""
     changes = {name: params[name] for name in OVERRIDES if params.get(name) is not None}
     return RetrainSettings.model_validate(settings.model_dump() | changes)
 
 
 def set_threads(threads: int) -> None:
-    """Set the threads of one operation.
-
-    More of them make small models slower, on a busy machine ten times.
-    """
+    """Set the threads of one operation: more make small models slower, on a busy machine ten times."""
     torch.set_num_threads(threads)

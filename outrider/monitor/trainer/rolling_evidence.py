@@ -30,7 +30,6 @@ from .scoring import AnswerScoring, LossFault, RowLosses
 
 log = logging.getLogger(__name__)
 MOST_VERSIONS = 50
-"""Newest versions that are compared."""
 
 
 def rolling_evidence(
@@ -44,17 +43,8 @@ def rolling_evidence(
     load: Callable[[str], Predictor],
     also: str | None = None,
 ) -> RollingEvidence:
-    """Compare the champion with all versions that can be loaded.
-
-    Each on the latest labelled rows that neither was trained on; the answers are those of the versions now.
-
-    Parameters
-    ----------
-    load
-        Loader of a version.
-    also
-        Version that is asked although it answers elsewhere, at a price.
-    """
+    """Compare the champion with all loadable versions, each on the latest labelled rows that neither
+    was trained on; ``also`` is asked although it answers elsewhere, at a price."""
     others, left_out = _contenders(connection, model, champion, also)
     records, requested = labelled_records(connection, model)
     if requested:
@@ -106,8 +96,6 @@ def rolling_evidence(
 
 
 class _Rows:
-    """Rows of a batch, with the records that they are of."""
-
     def __init__(self, batch: Batch, records: Sequence[LabelledPlace]) -> None:
         self._at = {key: row for row, key in enumerate(map(str, batch.keys))}
         self._records = records
@@ -120,7 +108,7 @@ class _Rows:
     def of(
         self, version: str, losses: RowLosses, latest: NDArray[np.intp], seen: tuple[SeenRows, SeenRows]
     ) -> VersionLosses:
-        """Losses on the latest records, without those whose inputs either has learned from."""
+        """Losses on the latest records, without inputs that either has learned from."""
         known = seen[0].knows_inputs(self._digests) | seen[1].knows_inputs(self._digests)
         of = [(at, self._at[self._records[at].id]) for at in latest if self._records[at].id in self._at]
         of = [(at, row) for at, row in of if not known[row]]
@@ -132,7 +120,7 @@ class _Rows:
 def _contenders(
     connection: Connection, model: str, champion: str, also: str | None
 ) -> tuple[list[str], list[str]]:
-    """Versions to be compared, and sentences on those that are not."""
+    """Versions to be compared, and sentences on the others."""
     found, left_out = list[str](), list[str]()
     for one in models.all_versions(connection, model)[::-1]:
         if one.version == champion or one.status == "failed":

@@ -14,17 +14,14 @@ LOOK_S = 2.0
 
 
 class RollingLooks:
-    """Looks of all models whose policy compares all versions.
-
-    One is due once as many rows were labelled since the last one as a version needs to be compared.
-    """
+    """Looks of the rolling comparison; one is due once as many rows were labelled since the last as a
+    comparison needs."""
 
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._next = 0.0
 
     def look(self) -> None:
-        """Queue the looks that are due."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + LOOK_S

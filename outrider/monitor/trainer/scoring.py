@@ -11,11 +11,25 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import from_values, is_tensor
-from outrider.assertions.loss_bounds import Excess, excess, relative_excess
-from outrider.assertions.losses import BOUNDED, LOSSES, Loss, is_known, loss_of_target, losses, probabilities
-from outrider.assertions.matching import class_numbers
-from outrider.assertions.set_figures import SET_FIGURES, SetFigure, average_precision, macro_f1, set_excess
+from outrider.assertions.batch.columns import from_values, is_tensor
+from outrider.assertions.comparison.losses import (
+    BOUNDED,
+    LOSSES,
+    Loss,
+    is_known,
+    loss_of_target,
+    losses,
+    probabilities,
+)
+from outrider.assertions.comparison.matching import class_numbers
+from outrider.assertions.statistics.loss_bounds import Excess, excess, relative_excess
+from outrider.assertions.statistics.set_figures import (
+    SET_FIGURES,
+    SetFigure,
+    average_precision,
+    macro_f1,
+    set_excess,
+)
 from outrider.errors import OutriderError, ValidationRefused
 
 from .checks_process import scored
@@ -37,44 +51,37 @@ SIDES = ("champion", "candidate")
 
 
 class LossFault(OutriderError):  # noqa: N818 - reads as the thing it is
-    """Losses that cannot be taken, with the reason."""
+    ...
 
 
 @dataclass(frozen=True, slots=True)
 class RowLosses:
-    """Losses of both by row, as of :func:`~outrider.assertions.losses.losses`."""
-
     loss: str
     champion: NDArray[np.float64]
     candidate: NDArray[np.float64]
 
     @property
     def title(self) -> str:
-        """Name of the mean."""
         return TITLES.get(self.loss, f"loss by {self.loss}")
 
     @property
     def is_bounded(self) -> bool:
-        """True where losses lie between 0 and 1."""
         return self.loss in BOUNDED
 
     @property
     def known(self) -> Rows:
-        """Rows whose label and champion's answer can be judged."""
         return np.isfinite(self.champion)
 
     @property
     def unanswered(self) -> int:
-        """Known rows to which the candidate's answer cannot be judged."""
+        """Known rows where the candidate's answer cannot be judged."""
         return int(np.isinf(self.candidate[self.known]).sum())
 
     def champion_loss(self, rows: Rows) -> float:
-        """Champion's loss on some rows."""
         mean = float(self.champion[rows].mean()) if rows.any() else 0.0
         return math.sqrt(mean) if self.loss == "squared" else mean
 
     def excess(self, rows: Rows, names: NDArray[Any], times: Times, error: float) -> Excess:
-        """Candidate's loss beyond the champion's on some rows, of entities ``names``."""
         bound = excess if self.is_bounded else relative_excess
         losses = self.champion[rows], self.candidate[rows]
         found = bound(*losses, entities=names[rows], times=times[rows], error=error)
@@ -83,40 +90,33 @@ class RowLosses:
 
 @dataclass(frozen=True, slots=True)
 class SetAnswers:
-    """Answers of both, judged by a figure of all rows."""
-
     loss: SetFigure
     champion: NDArray[Any]
     candidate: NDArray[Any]
-    """Class numbers, or scores of the classes, as of :func:`~outrider.assertions.set_figures.set_excess`."""
+    """Class numbers, or scores of the classes, as of `statistics.set_figures.set_excess`."""
     labels: NDArray[np.intp]
     classes: int
     is_bounded: bool = True
 
     @property
     def title(self) -> str:
-        """Name of the loss, which is 1 less the figure."""
         return TITLES[self.loss]
 
     @property
     def known(self) -> Rows:
-        """Rows with a known class and a judgeable answer of the champion."""
         return (self.labels >= 0) & _is_finite(self.champion)
 
     @property
     def unanswered(self) -> int:
-        """Known rows to which the candidate's scores are no numbers."""
         return int((~_is_finite(self.candidate[self.known])).sum())
 
     def champion_loss(self, rows: Rows) -> float:
-        """Champion's loss on some rows."""
         said, labels = self.champion[rows], self.labels[rows]
         if self.loss == "macro_f1":
             return 1.0 - macro_f1(said, labels, self.classes)
         return 1.0 - average_precision(said, labels)
 
     def excess(self, rows: Rows, names: NDArray[Any], times: Times, error: float) -> Excess:
-        """Candidate's loss beyond the champion's on some rows, of entities ``names``."""
         return set_excess(
             self.loss,
             self.champion[rows],
@@ -133,15 +133,8 @@ class SetAnswers:
 class AnswerScoring:
     """Scoring of answers to one target.
 
-    Attributes
-    ----------
-    loss
-        One of :data:`~outrider.assertions.losses.LOSSES` or
-        :data:`~outrider.assertions.set_figures.SET_FIGURES`, ``auto``, or ``file.py:callable`` in ``folder``.
-    scores
-        Output that holds the probabilities of the classes, for ``log`` and ``average_precision``.
-    is_number
-        Declared kind of the target; None where values say it.
+    ``loss`` is one of `losses.LOSSES` or `set_figures.SET_FIGURES`, ``auto``, or ``file.py:callable`` in
+    ``folder``; ``scores`` names the output with class probabilities.
     """
 
     loss: str = "auto"
@@ -160,13 +153,8 @@ class AnswerScoring:
         *,
         pause: Callable[[], None] = lambda: None,
     ) -> RowLosses | SetAnswers:
-        """Losses of two models' outputs.
-
-        Raises
-        ------
-        LossFault
-            If an output is missing, or the user's scorer gives no losses.
-        """
+        """Losses of two models' outputs; LossFault where an output is missing or the user's scorer
+        gives none."""
         if not batch.has(f"label.{self.target}"):
             there = [name for name in batch.to_arrow().schema.names if name.startswith("label.")]
             raise LossFault(
@@ -195,7 +183,6 @@ class AnswerScoring:
     def _scored(
         self, table: pa.Table, known: Rows, pause: Callable[[], None]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Losses by the user's scorer, NaN where a label is missing."""
         old, new = np.full((2, len(known)), np.nan)
         if known.any():
             labelled = table.filter(pa.array(known))
@@ -217,7 +204,7 @@ class AnswerScoring:
         return SetAnswers(figure, old, new, truth, len(classes))
 
     def _loss(self, labels: pa.Array, answers: Any) -> Loss:
-        """Loss that the policy names, or the one of labels and champion: no candidate chooses its own."""
+        """Loss that the policy names, or that of labels and champion: no candidate chooses its own."""
         if self.loss in LOSSES:
             return self.loss
         return loss_of_target(labels, answers, self.classes, is_number=self.is_number)
@@ -228,7 +215,6 @@ def _is_finite(answers: NDArray[Any]) -> Rows:
 
 
 def _of_roots(found: Excess) -> Excess:
-    """Excess of the roots of two means."""
     value, low, high = (math.sqrt(1.0 + share) - 1.0 for share in (found.value, found.low, found.high))
     return replace(found, value=value, low=low, high=high, variance=found.variance / 4)
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection
 
-from outrider.assertions.matching import matches
-from outrider.assertions.typed_text import read_typed
-from outrider.assertions.verdict import CandidateVerdict, stream_verdict
-from outrider.assertions.verdict_sentence import details_sentence, verdict_sentence
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import read_typed
+from outrider.assertions.comparison.verdict import CandidateVerdict, stream_verdict
+from outrider.assertions.comparison.verdict_sentence import details_sentence, verdict_sentence
 from outrider.dataops.flags.shadow_flags import ShadowStretch, count_by_assertion, flagged_by_slot
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
 from outrider.dataops.improvement.shadow_tests import Trial
@@ -27,7 +27,6 @@ from .agreement import ComparisonProgress, agreement_rows
 
 MOST_LABELS = 5_000
 MOST_FLAGS = 50_000
-"""Newest labels and flags that are looked at."""
 
 
 def gather(
@@ -38,13 +37,7 @@ def gather(
     *,
     smaller: float | None = None,
 ) -> dict[str, Any]:
-    """Findings of a test so far and recommendation, saved and shown.
-
-    Parameters
-    ----------
-    smaller
-        Bytes of the challenger's weights by those of the champion's.
-    """
+    """Findings of a test so far and recommendation; ``smaller`` is the ratio of weight bytes."""
     margin, agree = 1.0 - settings.shadow.agreement, settings.shadow.agree
     has_rows = bool(progress.comparison.measures)
     verdict = stream_verdict(progress.comparison, margin=margin, agree=agree) if has_rows else None
@@ -83,7 +76,6 @@ def gather(
 
 
 def _told(verdict: CandidateVerdict, trial: Trial, margin: float) -> dict[str, Any]:
-    """Verdict as a word and a sentence."""
     names, measure = (f"Version {trial.version}", f"version {trial.champion}"), verdict.decided_by or ""
     return {
         "word": verdict.word,
@@ -95,10 +87,7 @@ def _told(verdict: CandidateVerdict, trial: Trial, margin: float) -> dict[str, A
 
 @dataclass(frozen=True, slots=True)
 class LabelledAnswers:
-    """Labelled records that both answered; none where answers are numbers.
-
-    ``champion`` and ``challenger`` say which answers are right.
-    """
+    """Labelled records that both answered, and which answers are right; none where answers are numbers."""
 
     keys: Sequence[str] = ()
     champion: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -108,8 +97,8 @@ class LabelledAnswers:
 def labelled_answers(connection: Connection, trial: Trial, until: int, target: str) -> LabelledAnswers:
     """Labelled records that both answered up to a block.
 
-    Labels that were bought where the champion looked doubtful hold more of its errors than traffic does: of
-    those asked for, only what was drawn uniformly counts.
+    Of labels asked for, only uniformly drawn ones count, because the others hold more of the champion's
+    errors.
     """
     drawn = evenly_drawn(connection, trial.model)
     truth = newest_labels(connection, trial.model, after=trial.after_seq, until=until, limit=MOST_LABELS)
@@ -132,7 +121,6 @@ def labelled_answers(connection: Connection, trial: Trial, until: int, target: s
 
 
 def _labels(connection: Connection, trial: Trial, until: int, target: str) -> DiscordantPairs:
-    """Labelled records that one of the two gets wrong."""
     found = labelled_answers(connection, trial, until, target)
     old, new = found.champion, found.challenger
     return DiscordantPairs(len(found.keys), int((new & ~old).sum()), int((old & ~new).sum()))
@@ -146,7 +134,6 @@ def _flags(connection: Connection, stretch: ShadowStretch, progress: ComparisonP
 
 
 def _regressions(connection: Connection, trial: Trial) -> list[str]:
-    """Behavioral tests that the champion passes and the challenger fails."""
     found = list_outcomes(connection, trial.model, (trial.champion, trial.version))
     status = {(one.version, one.suite, one.test): one.status for one in found}
     return sorted(

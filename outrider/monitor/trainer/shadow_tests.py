@@ -26,26 +26,21 @@ from .weights_size import bytes_share
 
 log = logging.getLogger(__name__)
 GROWTH = 1.1
-"""Findings are made anew when there are so many times the records: intervals cost time, and hold whenever
-one looks."""
+"""Growth of records after which findings are renewed."""
 REFRESH_S = 60.0
-"""Or after this time: labels, flags and outcomes come without records, too."""
+"""Or after this time, because labels and flags come without records."""
 
 
 class ShadowTests:
-    """Shadow tests of all models, advanced by :meth:`look`."""
-
     def __init__(self, context: JobContext, *, now: Callable[[], int] = now_us) -> None:
         self._context = context
         self._now = now
         self._progress: dict[tuple[str, str, int], ComparisonProgress] = {}
         self._made: dict[tuple[str, str, int], tuple[int, float]] = {}
-        """Records and time of the newest findings, by test."""
         self._smaller: dict[tuple[str, str, int], float | None] = {}
-        """Bytes of the challenger's weights by those of the champion's."""
+        """Ratio of the weights' bytes, challenger to champion."""
 
     def look(self) -> None:
-        """Begin, follow and end tests."""
         for trial in self._running():
             if trial.model not in self._context.settings.models:
                 continue
@@ -58,7 +53,6 @@ class ShadowTests:
                 self._progress.pop(_key(trial), None)  # half of a step may be in it: on from what was saved
 
     def _follow(self, trial: Trial) -> None:
-        """Bring one test up to what has been answered."""
         progress = self._progress.setdefault(_key(trial), ComparisonProgress.of(trial))
         follower = Follower(self._context.engine, self._context.model(trial.model))
         while follower.advance(trial, progress):
@@ -70,7 +64,7 @@ class ShadowTests:
             self._end(trial, progress)
 
     def _running(self) -> list[Trial]:
-        """Tests that run, once those are begun and ended that versions ask for."""
+        """Open tests, after beginning and ending those that versions ask for."""
         with self._context.engine.connect() as connection:
             pairs = _pairs(connection)
             running = shadow_tests.running(connection)
@@ -104,7 +98,7 @@ class ShadowTests:
         log.info("%s: version %s is tested beside %s", model, version, champion)
 
     def _leave(self, trial: Trial, pairs: Mapping[tuple[str, str], str]) -> None:
-        """End a test whose challenger has gone, or whose champion is another now: nothing is recommended."""
+        """End a test whose challenger is gone or whose champion changed, without a recommendation."""
         champion = pairs.get((trial.model, trial.version))
         why = (
             f"version {trial.version} is no challenger any more"
@@ -119,7 +113,6 @@ class ShadowTests:
         self._forget(trial)
 
     def _note(self, trial: Trial, progress: ComparisonProgress) -> None:
-        """Save findings where there is enough that is new."""
         rows, at = self._made.get(_key(trial), (0, 0.0))
         grown = progress.rows > rows and progress.rows >= GROWTH * rows
         if not grown and time.monotonic() - at <= REFRESH_S:
@@ -146,7 +139,6 @@ class ShadowTests:
         return is_over or (trial.ends_rows is not None and progress.rows >= trial.ends_rows)
 
     def _end(self, trial: Trial, progress: ComparisonProgress) -> None:
-        """Recommend, and tell."""
         findings = self._findings(trial, progress)
         advice, reasons = str(findings["advice"]), findings["reasons"]
         data = {
@@ -172,9 +164,9 @@ class ShadowTests:
 
 
 def _begins_after(connection: Connection, model: str, version: str) -> int | None:
-    """Journal block behind which a test begins; None while nothing was answered.
+    """Journal block after which a test begins; None while nothing was answered.
 
-    The first test of a version begins with its first answer, however late it is looked at.
+    The first test of a version begins with its first answer.
     """
     cursors = cursors_of(connection, model, ("champion", version))
     if not cursors:
@@ -186,7 +178,6 @@ def _begins_after(connection: Connection, model: str, version: str) -> int | Non
 
 
 def _pairs(connection: Connection) -> dict[tuple[str, str], str]:
-    """Champion of every challenger, by model and version."""
     found = versions_in_service(connection)
     champions = {one.model: one.version for one in found if one.status == "champion"}
     return {

@@ -33,10 +33,8 @@ def compare_all(
     seed: int,
     pause: Callable[[], None],
 ) -> Comparison:
-    """Comparison on all tests' cases; ``pause`` before each may raise.
-
-    Examples of tests on ``cases``, held-out rows, are left out.
-    """
+    """Comparison on all tests' cases, without examples on held-out ``cases``; ``pause`` before each
+    test may raise."""
 
     def tests() -> Iterator[BehavioralTest]:
         for suite in suites:
@@ -58,18 +56,13 @@ def compare_all(
 
 
 def on_held_out(suites: Sequence[Suite]) -> frozenset[tuple[str, str]]:
-    """Tests without cases of their own, which run on held-out rows.
-
-    Suite and name of each.
-    """
+    """Suite and name of tests without cases of their own, which run on held-out rows."""
     return frozenset(
         (test.suite, test.name) for suite in suites for test in suite.tests if test.cases is None
     )
 
 
 def without_rows(outcome: Outcome, hidden: Collection[tuple[str, str]]) -> Outcome:
-    """Outcome without examples, where its test is one of the hidden ones.
-
-    Who reads them may train on them, and the next candidate is judged by the same rows.
-    """
+    """Outcome without examples where its test is hidden: a reader could train on them, and they judge
+    the next candidate."""
     return replace(outcome, examples=()) if (outcome.suite, outcome.name) in hidden else outcome

@@ -37,17 +37,15 @@ from .context import JobContext
 
 log = logging.getLogger(__name__)
 TOLD_AGAIN_S = 60.0
-"""An evaluation that says the same again is logged so often."""
+"""An unchanged evaluation is logged this often."""
 SCORED_AGAIN_S = 10.0
-"""One that says the same with another score."""
+"""One with another score."""
 REST_BY_COST = 10.0
-"""A trigger is looked at again after so many times what the look cost."""
+"""Pause of a trigger, as a multiple of the last look's cost."""
 See = Callable[[State], Signal]
 
 
 class Triggers:
-    """Triggers of all models, evaluated by :meth:`look`."""
-
     def __init__(
         self,
         context: JobContext,
@@ -65,7 +63,6 @@ class Triggers:
         self._has_begun = False
 
     def look(self) -> None:
-        """Evaluate every trigger that is set."""
         if not self._has_begun:
             self._forget()
             self._has_begun = True
@@ -107,7 +104,6 @@ class Triggers:
         self._rests[key] = began + (1 + self._rest_by_cost) * (self._timer() - began)
 
     def _forget(self) -> None:
-        """Clear what triggers remember that are not set any more."""
         with write(self._context.engine) as connection:
             for model, own in self._context.settings.models.items():
                 suggests = own.retrain.enabled and not own.retrain.guards.is_automatic
@@ -117,10 +113,7 @@ class Triggers:
 def _seen_by(
     model: str, own: ModelSettings, now: Callable[[], int]
 ) -> dict[TriggerName, Callable[[Connection], See]]:
-    """Readers of the triggers that are set.
-
-    Each takes a connection, then what the trigger remembers.
-    """
+    """Readers of the triggers that are set: each takes a connection, then the trigger's memory."""
     rules = own.retrain.triggers
     rates = [_rule(rate) for rate in rules.flag_rates]
 

@@ -14,22 +14,19 @@ from .evidence import shadow_evidence
 
 LIVE_RECORDS = "live records"
 LOOK_SHARE = 0.1
-"""Of the time that is waited, what looking takes at most."""
+"""Largest share of the waited time spent looking."""
 
 
 class JobWaits(OutriderError):  # noqa: N818 - reads as the state it is
-    """Job that waits without a process."""
+    ...
 
 
 class WaitingJobs:
-    """Queues waiting jobs when their wait is over."""
-
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._next: dict[str, float] = {}
 
     def look(self) -> None:
-        """Queue the jobs whose wait is over."""
         with self._context.engine.connect() as connection:
             found = jobs.waiting(connection)
         self._next = {job.id: self._next.get(job.id, 0.0) for job in found}
@@ -50,7 +47,7 @@ class WaitingJobs:
 
 
 def has_live_records(context: JobContext, model: str, candidate: str, policy: FrozenPolicy) -> bool:
-    """True where live records beside the champion are enough, or end."""
+    """True where live records are enough, or the wait ends."""
     with context.engine.connect() as connection:
         champion = models.champion(connection, model)
         if models.get(connection, model, candidate).status != "challenger":

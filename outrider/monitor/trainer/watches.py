@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
-from outrider.assertions.looks import thin
+from outrider.assertions.comparison.looks import thin
 from outrider.dataops.flags.shadow_flags import common_records
 from outrider.dataops.improvement import watches
 from outrider.dataops.improvement.paired_labels import labelled_pairs
@@ -37,12 +37,10 @@ from .context import JobContext
 
 log = logging.getLogger(__name__)
 REST_BY_COST = 10.0
-"""Evidence is made anew after so many times what it cost: it reads all records of the watch."""
+"""Pause before evidence is renewed, as a multiple of its cost: it reads all records of the watch."""
 
 
 class Watches:
-    """Watches of all models, advanced by :meth:`look`."""
-
     def __init__(
         self, context: JobContext, *, now: Callable[[], int] = now_us, rest_by_cost: float = REST_BY_COST
     ) -> None:
@@ -50,12 +48,9 @@ class Watches:
         self._now = now
         self._rest_by_cost = rest_by_cost
         self._seen: dict[tuple[str, int], tuple[int, int]] = {}
-        """Records and newest label of the newest evidence, by model and begin of the watch."""
         self._rests: dict[tuple[str, int], float] = {}
-        """Until when evidence is not made anew."""
 
     def look(self) -> None:
-        """Follow and end watches."""
         with self._context.engine.connect() as connection:
             running = watches.running(connection)
         keys = {(watch.model, watch.began_us) for watch in running}
@@ -73,7 +68,6 @@ class Watches:
                 log.exception("%s: the watch over version %s", watch.model, watch.version)
 
     def _follow(self, watch: WatchRow) -> None:
-        """Bring one watch up to what has been answered and labelled."""
         settings, key = self._context.model(watch.model), (watch.model, watch.began_us)
         with self._context.engine.connect() as connection:
             champion = models.champion(connection, watch.model)
@@ -101,7 +95,6 @@ class Watches:
                 watches.retire(connection, watch, now_us=self._now(), until_seq=until)
 
     def _close(self, watch: WatchRow) -> None:
-        """End a watch whose champion another hand has changed."""
         with write(self._context.engine) as connection:
             champion = models.champion(connection, watch.model)
             version = None if champion is None else champion.version
@@ -109,7 +102,7 @@ class Watches:
                 watches.close(connection, watch, champion=version, now_us=self._now())
 
     def _judge(self, watch: WatchRow, settings: ModelSettings, *, until: int, records: int) -> None:
-        """Make the evidence, keep it, and propose or roll back where it proves that the champion is worse."""
+        """Renew and keep the evidence; propose or roll back where it proves the champion worse."""
         with self._context.engine.connect() as connection:
             findings, is_proven = gather(connection, watch, settings, until=until)
         with write(self._context.engine) as connection:
@@ -122,7 +115,7 @@ class Watches:
                 self._act(connection, watch, findings)
 
     def _obstacle(self, connection: Connection, watch: WatchRow, *, replaced: str | None) -> str:
-        """Obstacle to a rollback by itself; empty for none."""
+        """Obstacle to an automatic rollback; empty for none."""
         former = models.get(connection, watch.model, watch.former)
         if replaced != watch.former:
             return f"version {watch.version} replaced version {replaced}"
@@ -133,7 +126,7 @@ class Watches:
         return ""
 
     def _act(self, connection: Connection, watch: WatchRow, findings: dict[str, Any]) -> None:
-        """Propose to roll back, once; do it where opted in and nothing hinders."""
+        """Propose a rollback once, or do it where opted in and unobstructed."""
         now, held_back = self._now(), findings.get("held_back")
         rolls_back = held_back == ""
         data: dict[str, object] = {"model": watch.model, "version": watch.version, "former": watch.former}
@@ -157,7 +150,6 @@ class Watches:
             watches.end(connection, watch, "rolled_back", findings | {"by": BY_WATCH}, now_us=now)
 
     def _end(self, watch: WatchRow) -> None:
-        """End a watch whose time is over."""
         with write(self._context.engine) as connection:
             for found in watches.running(connection, watch.model):
                 if found.began_us == watch.began_us:
@@ -168,7 +160,6 @@ class Watches:
 def gather(
     connection: Connection, watch: WatchRow, settings: ModelSettings, *, until: int
 ) -> tuple[dict[str, Any], bool]:
-    """Findings of a watch; True where the champion is proven worse."""
     pair = watch.model, watch.version, watch.former
     error = settings.watch.error
     flags = look_at_flags(common_records(connection, *pair, after=watch.after_seq, until=until), error=error)
@@ -193,7 +184,6 @@ def gather(
 
 
 def _series(before: list[dict[str, Any]], look: WatchLook) -> list[dict[str, Any]]:
-    """Bounds over time with one look more; thinned."""
     found = list(before)
     if look.records and (not found or found[-1]["records"] != look.records):
         found.append({"records": look.records, "value": look.difference, "low": look.low, "high": look.high})

@@ -25,19 +25,17 @@ TIMEOUT_S = 10.0
 READ_BYTES = 4096
 POLL_S = 0.25
 TURN_S = 5.0
-"""How long an address may go on before it waits for its next turn."""
+"""Time of an address before it waits for its next turn."""
 MOST_TURNS = 8
-"""Addresses that are delivered to at a time."""
+"""Addresses served at a time."""
 
 
 class Refused(OutriderError):  # noqa: N818 - reads as the event it is
-    """Message refused by its address, or address not allowed: why."""
+    ...
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address of messages, with the secret of their signature."""
-
     url: str
     events: tuple[str, ...]
     secret: str | None
@@ -45,13 +43,6 @@ class Endpoint:
 
 
 def endpoints(settings: Settings) -> list[Endpoint]:
-    """The webhooks of a configuration, their secret files read.
-
-    Raises
-    ------
-    ConfigError
-        If a secret file cannot be read or a secret cannot be used.
-    """
     return [
         Endpoint(hook.url, hook.events, webhook_secret(settings, hook), hook.allow_private)
         for hook in settings.webhooks
@@ -59,16 +50,10 @@ def endpoints(settings: Settings) -> list[Endpoint]:
 
 
 def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) -> int:
-    """POST one message; returns the status, which is 2xx.
+    """POST one message; returns the 2xx status.
 
-    Redirects are not followed: they would lead around the check of the address.
-
-    Raises
-    ------
-    Refused
-        If it is no address of HTTP, or answers anything but 2xx.
-    OSError
-        If it cannot be reached, or the address is not allowed.
+    Redirects are not followed, because they would bypass the check of the address; Refused or OSError
+    otherwise.
     """
     try:
         origin_of(endpoint.url)
@@ -92,14 +77,9 @@ def send(endpoint: Endpoint, message_id: str, payload: str, *, now: datetime) ->
 
 
 def deliver(engine: Engine, url: str, hook: Endpoint | None) -> int:
-    """Deliver due messages of one address; the number delivered.
+    """Deliver due messages of one address; returns their number.
 
-    A failure ends its turn, as `TURN_S` does.
-
-    Parameters
-    ----------
-    hook
-        None where the configuration no longer has the address.
+    A failure ends its turn; ``hook`` is None where the configuration dropped the address.
     """
     until = time.monotonic() + TURN_S
     taken = 0
@@ -129,10 +109,7 @@ def deliver(engine: Engine, url: str, hook: Endpoint | None) -> int:
 
 
 def deliver_until(engine: Engine, hooks: Sequence[Endpoint], stop: threading.Event) -> None:
-    """Deliver due messages until ``stop``; the delivery thread's body.
-
-    Each address has a turn at a time, so that one that is slow holds up its own messages alone.
-    """
+    """Deliver due messages until ``stop``; a slow address holds up only its own."""
     by_url = {hook.url: hook for hook in hooks}
     turns: dict[str, Future[int]] = {}
     changes = DatabaseChanges.of(engine)

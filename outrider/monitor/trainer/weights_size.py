@@ -17,17 +17,13 @@ log = logging.getLogger(__name__)
 
 
 def bytes_share(context: JobContext, model: str, version: str, champion: str) -> float | None:
-    """Ratio of a version's weight bytes to the champion's, or None."""
     one, other = weight_bytes(context, model, (version, champion))
     return one / other if one is not None and other else None
 
 
 def weight_bytes(context: JobContext, model: str, versions: Sequence[str]) -> list[int | None]:
-    """Bytes of versions' weights, None where unknown.
-
-    Files are compared; where a recipe changes weights once they are loaded, or they lie in a model folder,
-    all are loaded and what their parameters and buffers take is compared.
-    """
+    """Bytes of versions' weights, None where unknown: files where comparable, else parameters and
+    buffers once loaded."""
     try:
         with context.engine.connect() as connection:
             found = [models.get(connection, model, each) for each in versions]
@@ -41,7 +37,6 @@ def weight_bytes(context: JobContext, model: str, versions: Sequence[str]) -> li
 
 
 def _held(context: JobContext, found: Model) -> int | None:
-    """Parameters and buffers as they are held in memory; None for what is no module."""
     source = loadable_source(context.settings, found)
     if source.kind not in ("torch", "hf"):
         return None

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, Response
 
-from outrider.assertions.performance import number_text
+from outrider.assertions.statistics.performance import number_text
 from outrider.assertions.times import utc, utc_text
 from outrider.dataops.datasets.label_account import account_words
 from outrider.dataops.datasets.leak_moves import report_words
@@ -19,6 +19,8 @@ from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.queries.payload_views import flatten
 
 HERE = Path(__file__).parent
+TEMPLATES = (HERE / "templates", *sorted(HERE.parent.glob("views/*/")))
+"""Folders of templates; those of a view lie in its own."""
 KINDS = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -44,7 +46,7 @@ class Pages:
             if path.suffix in KINDS
         }
         self._environment = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
+            loader=FileSystemLoader(TEMPLATES),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,

@@ -1,7 +1,6 @@
-"""Admission: loads shed in order, to keep verdicts young.
+"""Admission: sheds load in a fixed order to keep verdicts young (docs/latency.md).
 
-See docs/latency.md. Pure: times and numbers in, decisions out. The worker looks once per unit of a model that
-has an objective.
+Pure; the worker asks once per unit of a model with an objective.
 """
 
 import math
@@ -19,21 +18,20 @@ from outrider.behavioral_tests.sampling import sample_rows
 from outrider.monitor.stream.units import UNIT_ROWS
 
 DRAW = "~admission"
-"""Names the draw beside those of live tests: no test can be called so."""
+"""Name of the draw, which no live test can have."""
 STEPS_PER_OCTAVE = 8
 """Shares are ``2 ** (-k / 8)``: few classes of weight."""
 LEAST_SHARE = 1.0 / 1024
 UNIT_SHARE = 0.125
-"""Of the objective that one unit may take."""
+"""Largest share of the objective that one unit may take."""
 FIRST_ROWS = 32
-"""Rows of a unit before anything is known of their cost."""
 WINDOWS_PER_PERIOD = 10.0
 LEAST_PERIOD_S = 600.0
-"""Which entities are admitted is drawn anew so often, and at most once in ten of the longest window."""
+"""Admitted entities are drawn again this often, and at most once in ten times the longest window."""
 
 
 class SheddingMeasure(IntEnum):
-    """Measures of shedding, first to last; each includes the earlier ones."""
+    """Measures of shedding in order; each includes the earlier ones."""
 
     NONE = 0
     LIVE_TESTS = 1
@@ -49,7 +47,7 @@ LIMITS = {
     SheddingMeasure.JUDGES: 0.3,
     SheddingMeasure.SAMPLING: 0.4,
 }
-"""From which share of the objective on; the rest is room for units that take longer than others."""
+"""Share of the objective from which each holds; the rest is room for slow units."""
 
 
 @dataclass(slots=True)
@@ -71,18 +69,15 @@ class JudgingPace:
     _rows: float = 0.0
 
     def spent(self, seconds: float, *, rows: int) -> None:
-        """So many records took so long."""
         fades = math.exp(-max(0.0, seconds) / self.memory_s)
         self._seconds = self._seconds * fades + max(0.0, seconds)
         self._rows = self._rows * fades + rows
 
     @property
     def per_row(self) -> float | None:
-        """Seconds per record; None while none was seen."""
         return self._seconds / self._rows if self._rows > 0.0 else None
 
     def rows_in(self, seconds: float) -> int:
-        """Records that fit into a time, at least one. Few while nothing is known."""
         if self.per_row is None:
             return FIRST_ROWS
         return max(1, min(UNIT_ROWS, int(seconds / max(self.per_row, 1e-9))))
@@ -90,42 +85,26 @@ class JudgingPace:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """Decision on the waiting records."""
-
     measure: SheddingMeasure = SheddingMeasure.NONE
     share: float = 1.0
-    """Of the records that are judged, in (0, 1]."""
 
 
 @dataclass(slots=True)
 class Admission:
-    """Holds one model to its objective.
+    """Hold one model to its objective.
 
-    In a lasting overload everything that waits fits into 0.4 of the objective at the present pace, so that
-    is where the age settles: with arrivals ``a`` and ``s`` seconds per record, ``share = T / (waiting * s)``
-    and balance ``a * share * s = 1`` give ``waiting / a = T``.
-
-    Examples
-    --------
-    >>> admission = Admission(slo_s=1.0)
-    >>> admission.pace.spent(1.0, rows=100)
-    >>> admission.decide(waiting_rows=10, oldest_s=0.05).measure.name
-    'NONE'
-    >>> admission.decide(waiting_rows=80, oldest_s=0.3)
-    AdmissionDecision(measure=<SheddingMeasure.SAMPLING: 4>, share=0.5)
-    >>> admission.decide(waiting_rows=400, oldest_s=30.0).measure.name
-    'SKIP'
+    In lasting overload everything that waits fits into 0.4 of the objective at the present pace: with
+    arrivals ``a`` and ``s`` seconds per record, ``share = T / (waiting * s)`` and ``a * share * s = 1``
+    give ``waiting / a = T``.
     """
 
     slo_s: float
-    """Age at verdict that is wanted, > 0."""
     pace: JudgingPace = field(init=False)
 
     def __post_init__(self) -> None:
         self.pace = JudgingPace(memory_s=2.0 * self.slo_s)
 
     def decide(self, *, waiting_rows: int, oldest_s: float) -> AdmissionDecision:
-        """Decide on shedding by waiting records and the oldest's age."""
         needs_s = waiting_rows * (self.pace.per_row or 0.0)
         pressure = max(needs_s, oldest_s) / self.slo_s
         fits_s = LIMITS[SheddingMeasure.SAMPLING] * self.slo_s
@@ -164,49 +143,30 @@ def period_us(contexts_s: Iterable[float]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SamplingState:
-    """State of sampling between units of a stream.
-
-    Committed with the cursor.
-
-    Examples
-    --------
-    >>> standing = SamplingState(0.0, 600, 1200)
-    >>> [standing.rotates(at, at + 600) for at in (600, 1200, 1800)]
-    [False, True, False]
-    """
+    """State of sampling between units of a stream, committed with the cursor."""
 
     carried: float = 0.0
-    """Weight that was offered and that no admitted record stands for yet."""
+    """Weight offered that no admitted record represents yet."""
     since_us: int = 0
     until_us: int = 0
-    """``since_us`` and ``until_us``: period of the last unit of which a sample was judged; zeros before the
-    first."""
+    """``since_us`` and ``until_us``: period of the last sampled unit; zeros before the first."""
 
     def rotates(self, since_us: int, until_us: int) -> bool:
-        """Test for a period that follows one of other entities.
-
-        After a whole period in which all were judged, windows hold nothing of before.
-        """
+        """Test for a period that draws other entities; after a period in which all were judged,
+        windows hold none of the old sample."""
         is_other = (since_us, until_us) != (self.since_us, self.until_us)
         return self.until_us > 0 and is_other and since_us < self.until_us + (until_us - since_us)
 
     def factor(self, offered: float, represented: float) -> tuple[float, float]:
-        """Weight factor of admitted records, and carried weight.
-
-        Examples
-        --------
-        >>> SamplingState(carried=10.0).factor(90.0, 20.0), SamplingState(carried=10.0).factor(90.0, 0.0)
-        ((5.0, 0.0), (1.0, 100.0))
-        """
+        """Weight factor of admitted records, and the weight carried on."""
         whole = self.carried + offered
         return (whole / represented, 0.0) if represented > 0.0 else (1.0, whole)
 
 
 def admitted(batch: Batch, share: float, *, seed: int, period: int) -> NDArray[np.intp]:
-    """Rows to judge at a share.
+    """Rows to judge at a share: whole entities, other records by id.
 
-    Whole entities, records without one each by its id. Within a period a smaller share takes a part of what a
-    larger one takes; each period draws anew.
+    Within a period a smaller share is a subset of a larger one.
     """
     if share >= 1.0:
         return np.arange(batch.rows)
@@ -223,5 +183,4 @@ def admitted(batch: Batch, share: float, *, seed: int, period: int) -> NDArray[n
 
 
 def weighted(batch: Batch, factor: float) -> Batch:
-    """Admitted records, weighted for the sampled-out ones."""
     return batch if factor == 1.0 else batch.with_columns({"weight": batch.column("weight") * factor})

@@ -1,8 +1,3 @@
-"""Stored records asked again, in place of stored answers.
-
-One unit after the other, for a replay.
-"""
-
 import time
 from collections.abc import Callable, Sequence
 
@@ -17,8 +12,6 @@ WAIT_S = 1.0
 
 
 class AnswersAgain:
-    """Versions of one model, loaded in engines and asked as live."""
-
     def __init__(self, model: str, engines: EngineGroups, versions: Sequence[str]) -> None:
         self._engines = engines
         self._versions = ShadowVersions(model, engines, clock=time.monotonic)
@@ -26,7 +19,6 @@ class AnswersAgain:
         self._versions.keep(None, [*versions])
 
     def outputs(self, version: str, batch: Batch) -> Outputs | None:
-        """Answers of a version to all records, or None."""
         self._wait_until(lambda: self._versions.is_settled(version))
         if not batch.rows or not self._versions.is_asked(version):
             return None

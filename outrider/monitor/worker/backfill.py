@@ -1,8 +1,7 @@
 """Backfill: jumps over a backlog, judged later in slack time.
 
-A backlog that cannot be judged in time is skipped, and so is a unit that the champion had no answers to. A
-jump, its range and the verdicts of what windows held commit together; so do the verdicts of the backfill and
-how far it is. Slots that follow the champion pass over a gap whole.
+A jump, its range and the verdicts of open windows commit together; slots that follow the champion pass a gap
+whole.
 """
 
 import logging
@@ -30,18 +29,16 @@ from .stages.work import Timings, at_once
 
 log = logging.getLogger("outrider.worker")
 KEPT = 0.4
-"""Share of the objective that the oldest record behind a jump may have used up."""
+"""Share of the objective that the oldest record after a jump may have used up."""
 
 
 FIRST_REST_S, LONGEST_REST_S = 10.0, 3600.0
-"""Before a unit that was not answered is asked about again, and at most: as long at once where the version
-held up its process, which it may do so often within an hour."""
+"""Pause before an unanswered unit is asked again, and its limit; the limit holds at once for a version
+that held up its process, which it may do this often within an hour."""
 
 
 @dataclass(slots=True)
 class _Rest:
-    """Rest of a model's backfill behind an unanswered unit."""
-
     version: str
     until: float
     pause_s: float
@@ -49,20 +46,17 @@ class _Rest:
 
 
 class Backfills:
-    """Gaps of all models of one worker."""
-
     def __init__(self, context: WorkerContext, commits: Commits) -> None:
         self._context = context
         self._commits = commits
         self._gaps: dict[str, list[SkippedBlocks]] = {}
         self._waiting: dict[str, ChampionUnit] = {}
-        """Units whose payloads are being fetched, or that are being answered."""
         self._rests: dict[str, _Rest] = {}
         for model in context.pipelines:
             self._read(model)
 
     def start(self) -> None:
-        """Restore the slots' state of before a restart. The champion's cursors stand already."""
+        """Restore the slots' state from before a restart; the champion's cursors are restored already."""
         for model, pipeline in self._context.pipelines.items():
             if not self._gaps[model]:
                 continue
@@ -81,24 +75,20 @@ class Backfills:
     # ---- the way of the stream -------------------------------------------------------------------------
 
     def restarted(self, model: str, at: int) -> tuple[int, int]:
-        """Block and time at which a slot's windows began anew.
-
-        For a slot at cursor ``at``; zeros if never.
-        """
+        """Block and time at which the windows of a slot at cursor ``at`` restarted; zeros if never."""
         step = newest_before(self._context.journal.steps(), at)
         border = (0, 0) if step is None else (step.seq, step.received_us)
         return max(backfill.restarted(self._gaps[model], at), border)
 
     def end(self, model: str, at: int) -> int | None:
-        """End of the skipped range right behind cursor ``at``, or None."""
+        """End of the skipped range right after cursor ``at``, or None."""
         return backfill.end_of_gap(self._gaps[model], at)
 
     def before(self, model: str, at: int, until: int) -> int:
-        """Limit of a follower's read at cursor ``at``."""
         return backfill.before_gap(self._gaps[model], at, until)
 
     def skip(self, model: str) -> bool:
-        """Move the champion's cursor over old records. False where nothing would be skipped."""
+        """Move the champion's cursor past old records; False where nothing would be skipped."""
         objectives, journal = self._context.objectives, self._context.journal
         slo_s = objectives.slo_s(model)
         assert slo_s is not None
@@ -122,7 +112,7 @@ class Backfills:
         return True
 
     def leave(self, unit: Unit, answer: AskAnswer) -> None:
-        """Move the champion's cursor over an unanswered unit, to ask again later."""
+        """Move the champion's cursor past an unanswered unit, to ask again later."""
         model, now_us = unit.model, self._context.objectives.now_us()
         at, until = self._context.cursors[model, CHAMPION], unit.last_seq
         records = self._context.journal.count_records(at, until, model=model)
@@ -141,13 +131,11 @@ class Backfills:
         self._rest(model, answer)
 
     def wake(self, model: str, version: str) -> None:
-        """End the rest of an answering champion that did not hang."""
         rest = self._rests.get(model)
         if rest is not None and not (rest.is_late and rest.version == version):
             del self._rests[model]
 
     def owed_records(self, model: str) -> int:
-        """Records that the champion has not answered and is asked about again."""
         return sum(
             gap.records - gap.passed
             for gap in self._gaps[model]
@@ -155,12 +143,11 @@ class Backfills:
         )
 
     def pass_gap(self, model: str, slot: str, end: int) -> None:
-        """Let a slot that follows the champion go on behind a gap."""
+        """Move a slot that follows the champion past a gap."""
         skipped_us = next(gap.created_us for gap in self._gaps[model] if gap.until_seq == end)
         self._commits.commit(self._closing(model, slot, end, skipped_us), at_us=skipped_us)
 
     def _closing(self, model: str, slot: str, end: int, at_us: int) -> Effects:
-        """Effects of windows that end at the cursor of a slot, which goes on behind block ``end``."""
         at = self._context.cursors[model, slot]
         effects = Effects(model, slot, end, owner=owner_of(slot))
         effects.received_us = at_us
@@ -173,10 +160,9 @@ class Backfills:
     # ---- what was skipped ------------------------------------------------------------------------------
 
     def step(self, *, resting: Container[str] = ()) -> bool:
-        """Judge one unit of the earliest skipped range.
+        """Judge one unit of the earliest skipped range; returns whether there was one.
 
-        Of a model that is not in ``resting``; returns whether there was any. Where payloads must be fetched,
-        what was skipped next goes on meanwhile.
+        While payloads are fetched, the next range proceeds.
         """
         now = self._context.objectives.timer()
         rests = {model for model, rest in self._rests.items() if now < rest.until}
@@ -185,11 +171,9 @@ class Backfills:
         return any(self._advance(gap) for gap in sorted(waiting, key=lambda gap: gap.created_us))
 
     def waiting_records(self, model: str) -> int:
-        """Skipped records that are not judged yet."""
         return sum(gap.records - gap.passed for gap in self._gaps[model] if gap.done_us is None)
 
     def _advance(self, gap: SkippedBlocks) -> bool:
-        """Judge the next unit of a gap; False where its payloads or the champion are not at hand."""
         model = gap.model
         if not self._context.versions[model].is_ready:
             return False  # or what was skipped would be handed over to nobody
@@ -234,7 +218,6 @@ class Backfills:
         return True
 
     def _unit(self, gap: SkippedBlocks) -> ChampionUnit:
-        """The unit that waits, else the next one of a gap."""
         pending = self._waiting.pop(gap.model, None)
         if pending is not None and pending.after == gap.at_seq:
             return pending
@@ -248,13 +231,6 @@ class Backfills:
         return ChampionUnit(gap.at_seq, unit, self._context.objectives.timer())
 
     def _is_answered(self, pending: ChampionUnit, *, is_owed: bool) -> bool:
-        """True where a unit can be judged; asks about it with the lowest priority.
-
-        Parameters
-        ----------
-        is_owed
-            Whether it waits for a champion that is left out.
-        """
         unit, versions = pending.unit, self._context.versions[pending.unit.model]
         if unit.batch is None or self.is_expired(unit):
             return True
@@ -278,7 +254,7 @@ class Backfills:
         return pending.is_answered
 
     def _owed(self, pending: ChampionUnit) -> AskAnswer | None:
-        """Missing answer to a unit, whose records nobody answered; None where it can be judged."""
+        """Missing answer to a unit; None where it can be judged."""
         if pending.request is None or pending.version is None or pending.unit.batch is None:
             return None
         answer = pending.request.answers[pending.version]
@@ -286,7 +262,7 @@ class Backfills:
         return answer if is_owed and not self.is_expired(pending.unit) else None
 
     def _rest(self, model: str, answer: AskAnswer) -> None:
-        """Leave a model alone for a while."""
+        """Pause a model's backfill."""
         last, is_late = self._rests.get(model), answer.failure.startswith(LATE)
         pause_s = FIRST_REST_S if last is None else min(2 * last.pause_s, LONGEST_REST_S)
         pause_s = LONGEST_REST_S if is_late else pause_s
@@ -294,7 +270,6 @@ class Backfills:
         self._rests[model] = _Rest(answer.version, until, pause_s, is_late)
 
     def is_expired(self, unit: Unit) -> bool:
-        """True where a unit is too old to be judged later."""
         received_us = present_us(self._context.journal.steps(), unit.last_seq, unit.received_us)
         age_s = (self._context.objectives.now_us() - received_us) / 1e6
         return age_s > self._context.settings.models[unit.model].latency.backfill_s
@@ -327,5 +302,5 @@ class Backfills:
         return next((gap for gap in self._gaps[model] if gap.done_us is None), None)
 
     def _together(self, gap: SkippedBlocks) -> list[SkippedBlocks]:
-        """Rows of one jump, in order: each version that judges of it has one."""
+        """Ranges of one jump in order, one for each version that judged part of it."""
         return [one for one in self._gaps[gap.model] if one.created_us == gap.created_us]

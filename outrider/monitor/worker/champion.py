@@ -1,5 +1,3 @@
-"""Champion's slot: records, verdicts, labels and dead letters of a unit."""
-
 import json
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,8 +8,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import plain
-from outrider.assertions.typed_text import NO_NUMBER, typed_texts
+from outrider.assertions.batch.columns import plain
+from outrider.assertions.comparison.typed_text import NO_NUMBER, typed_texts
 from outrider.dataops.journal.row_expiry import expired_ids
 from outrider.dataops.journal.stored_rows import StoredRows
 from outrider.dataops.ledger.commit import Effects
@@ -35,33 +33,24 @@ CONFLICT = "a record of this id with other content was accepted before; the firs
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Records of a unit that are asked about."""
-
     rows: NDArray[np.intp]
-    """Rows of the unit that are admitted, in order."""
     opened: Opened
-    """These, with their payloads as the model sees them."""
     share: float
-    """Share of the entities that is admitted."""
 
     @property
     def asked_rows(self) -> NDArray[np.intp]:
-        """Rows of the unit that are asked about."""
         return self.rows[self.opened.well] if self.opened.faults else self.rows
 
     @property
     def batch(self) -> Batch:
-        """Records to ask about: admitted, with readable payloads."""
         return self.opened.batch.take(self.opened.well) if self.opened.faults else self.opened.batch
 
     def predictions(self, asked_for: Predictions, positions: NDArray[np.intp]) -> Predictions:
-        """Answers for the records at positions of ``rows``. All of them were asked about."""
         asked = np.searchsorted(self.opened.well, positions) if self.opened.faults else positions
         return asked_for.take(asked)
 
 
 def prepare(pipeline: Pipeline, unit: Unit, share: float, *, seed: int) -> Prepared:
-    """Admit records of a unit, which has some, and open their payloads."""
     assert unit.batch is not None
     rows = admitted(unit.batch, share, seed=seed, period=unit.received_us // pipeline.period_us)
     return Prepared(rows, pipeline.payloads.open(unit.batch, rows), share)
@@ -84,21 +73,8 @@ def evaluate_unit(
 ) -> Work[Effects]:
     """Everything that a unit changes where the champion is judged; commits nothing.
 
-    Parameters
-    ----------
-    target
-        Field of the labels that is kept as text too.
-    prepared
-        Its records, where it has any.
-    version, predictions
-        The champion, and its answers to the prepared records.
-    slot
-        Which of the slots that speak of the champion.
-    share, seed
-        Share of the entities that is judged, at most that of ``prepared``, and what the draw depends on; the
-        others are shed and counted.
-    may_test
-        False sheds live tests.
+    ``share`` is at most that of ``prepared``, the rest is shed and counted; ``may_test=False`` sheds live
+    tests.
     """
     name = unit.model
     if unit.batch is None or prepared is None:
@@ -146,7 +122,7 @@ def evaluate_unit(
 
 
 def _refuse_late_labels(engine: Engine, effects: Effects) -> None:
-    """Make dead letters of labels whose records have gone."""
+    """Make dead letters of labels whose records have expired."""
     if not effects.labels:
         return
     with engine.connect() as connection:
@@ -162,7 +138,7 @@ def _refuse_late_labels(engine: Engine, effects: Effects) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Admitted:
-    """Rows of a unit that are judged, their weight factor, and the sampling behind them where it moved."""
+    """Rows of a unit that are judged, their weight factor, and the new sampling state if any."""
 
     rows: NDArray[np.intp]
     factor: float = 1.0
@@ -170,7 +146,6 @@ class _Admitted:
     rotation: Rotation | None = None
 
     def note(self, pipeline: Pipeline, effects: Effects) -> None:
-        """Let the sampling stand behind the unit."""
         if self.after is not None and self.after != pipeline.standing:
             pipeline.standing = self.after
             effects.admission = (self.after.carried, self.after.since_us, self.after.until_us)
@@ -180,7 +155,7 @@ class _Admitted:
 def _admit(
     pipeline: Pipeline, unit: Unit, prepared: Prepared, *, slot: str, share: float, seed: int
 ) -> _Admitted:
-    """Rows of the share's entities; the champion's own sample keeps the weight of those that it leaves."""
+    """Rows of the share's entities; the champion's own sample takes the weight of those left out."""
     assert unit.batch is not None
     standing, period_us, rows = pipeline.standing, pipeline.period_us, prepared.rows
     if share < prepared.share:
@@ -203,7 +178,6 @@ def _admit(
 def _readable(
     prepared: Prepared, rows: NDArray[np.intp], new: NDArray[np.intp]
 ) -> tuple[NDArray[np.intp], dict[int, str]]:
-    """New rows whose payloads could be opened, and faults of the others."""
     faults = prepared.opened.faults
     if not faults:
         return new, {}
@@ -215,7 +189,6 @@ def _readable(
 def _identify(
     engine: Engine, batch: Batch, located: RecordLocations, digests: NDArray[np.uint64]
 ) -> tuple[NDArray[np.intp], list[int], dict[str, int]]:
-    """Rows of ``batch`` whose id is new, rows that conflict, and counts of repeats."""
     keys = batch.keys.tolist()
     with engine.connect() as connection:
         standing = known_digests(connection, located.unit.model, keys)
@@ -235,7 +208,6 @@ def _identify(
 
 
 def label_columns(labels: StoredRows, target: str) -> dict[str, list[Any]]:
-    """Columns of a label block. The whole label is kept as JSON, the target also as text."""
     table = labels.table
     fields = {
         name.removeprefix("label."): plain(table.column(name), name)

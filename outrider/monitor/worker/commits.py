@@ -36,20 +36,12 @@ from .stages.work import Timings
 
 log = logging.getLogger("outrider.worker")
 TOLD_AGAIN_S = 10.0
-"""An evaluation of labels that says the same again is logged so often."""
+"""An evaluation of labels with an unchanged answer is logged this often."""
 CHECKPOINT_S = 10.0
 """After a restart at most the blocks of this time are fed to the windows again."""
 
 
 class Commits:
-    """Transactions of one worker, counted and logged behind each commit.
-
-    Attributes
-    ----------
-    champions
-        Version of each model that was champion at the last commit.
-    """
-
     def __init__(self, context: WorkerContext, record_log: RecordLog) -> None:
         self._context = context
         self._record_log = record_log
@@ -59,7 +51,6 @@ class Commits:
         self._labels = LabelTrigger(settings)
         self._checkpointed: dict[tuple[str, str], float] = {}
         self._aged_us: dict[str, int] = {}
-        """When old counts and profiles of each model were last joined."""
         self._entities: dict[tuple[str, str], MinuteEntities] = {}
         self._judged: dict[str, JudgedNotes] = {}
 
@@ -67,13 +58,8 @@ class Commits:
     def transaction(
         self, effects: Effects, timings: Timings | None = None, *, at_us: int
     ) -> Iterator[Connection]:
-        """Commit effects with the caller's writes, move the cursor, count.
-
-        Parameters
-        ----------
-        at_us
-            Receive time of the unit.
-        """
+        """Commit effects with the caller's writes, move the cursor, count; ``at_us`` is the unit's
+        receive time."""
         context, model = self._context, effects.model
         pipeline = context.pipelines[model]
         keep_flagged(context.journal, pipeline.payloads, effects)
@@ -89,7 +75,7 @@ class Commits:
         self._record_log.dead_letters(effects.dead_letters.select("model", "record_id", "reason"))
 
     def _tell_folded(self, pipeline: Pipeline) -> None:
-        """Count what is counted under ``__other__``, and log each dimension once."""
+        """Count values folded into ``__other__``, and log each dimension once."""
         records, filled = pipeline.stated.take_folded()
         self._context.metrics.folded(pipeline.name, records)
         for dimension in filled:
@@ -100,20 +86,10 @@ class Commits:
             )  # fmt: skip
 
     def commit(self, effects: Effects, timings: Timings | None = None, *, at_us: int) -> None:
-        """Commit effects alone: see :meth:`transaction`."""
         with self.transaction(effects, timings, at_us=at_us):
             pass
 
     def commit_unit(self, unit: Unit, effects: Effects, timings: Timings, *, began: float) -> None:
-        """Commit a unit's effects at a version's slot.
-
-        Costs and the pace are noted.
-
-        Parameters
-        ----------
-        began
-            When the slot had time for the unit, by the timer of the objectives.
-        """
         add_costs(effects, timings)
         effects.received, effects.received_us = unit.received, unit.received_us
         self.commit(effects, timings, at_us=unit.received_us)
@@ -124,7 +100,6 @@ class Commits:
         self._context.metrics.live_rates(unit.model, effects.live_rates)
 
     def settle_incidents(self, unit: Unit) -> None:
-        """Resolve quiet incidents and age counts where only time has passed."""
         book, now_us, seq = self._context.incidents[unit.model], unit.received_us, unit.last_seq
         with self._context.engine.connect() as connection:
             due = book.is_due(connection, now_us=now_us, seq=seq)
@@ -134,7 +109,6 @@ class Commits:
                 book.settle(connection, now_us=now_us, seq=seq)
 
     def _write(self, connection: Connection, effects: Effects, *, now_us: int) -> list[NewFlags]:
-        """Write everything of a unit, and return its new flags."""
         model = effects.model
         self._keep_windows(effects)
         entities = self._entities.setdefault((model, effects.owner), MinuteEntities())
@@ -167,13 +141,11 @@ class Commits:
         return found
 
     def _age(self, connection: Connection, model: str, *, now_us: int) -> None:
-        """Join old counts and profiles, once an hour."""
         kept = kept_profiles(self._context.settings.storage)
         age(connection, model, before_us=self._aged_us.get(model, 0), now_us=now_us, kept=kept)
         self._aged_us[model] = now_us
 
     def _keep_windows(self, effects: Effects) -> None:
-        """Add the state of the windows now and then, and where the champion changed."""
         model, slot = effects.model, effects.slot
         champion = self._context.versions[model].champion
         is_swapped = slot == CHAMPION and champion is not None and champion != self.champions.get(model)
@@ -188,21 +160,19 @@ class Commits:
 
 
 def add_costs(effects: Effects, timings: Timings) -> None:
-    """Count each assertion's time and records, for its cost. The cost per record follows from both."""
+    """Count each assertion's time and records, for its cost per record."""
     for name, seconds in timings.tasks.items():
         effects.counts[f"cost_ns:{name}"] += int(seconds * 1e9)
         effects.counts[f"judged:{name}"] += effects.counts["records"]
 
 
 class LabelTrigger:
-    """Trigger of labels, evaluated with each commit of labels or flags."""
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._repeated = RepeatedEvaluations(again_s=TOLD_AGAIN_S, scored_again_s=0.0)
 
     def follow(self, connection: Connection, model: str) -> None:
-        """Start a retraining where enough wait, in the transaction of the labels."""
+        """Start a retraining where enough labels wait, in the transaction of the labels."""
         own = self._settings.models[model]
         if not own.retrain.enabled or not own.retrain.guards.is_automatic:
             return  # suggestions are the trainer's, where nothing waits for the count

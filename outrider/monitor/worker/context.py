@@ -1,5 +1,3 @@
-"""Stores, settings and state that every cursor of one worker works with."""
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -20,8 +18,6 @@ from .shadow_versions import ShadowVersions
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """Stores, settings and state of one worker; built once, by the worker."""
-
     settings: Settings
     engine: Engine
     journal: Journal
@@ -32,18 +28,15 @@ class WorkerContext:
     pipelines: Mapping[str, Pipeline]
     incidents: Mapping[str, IncidentBook]
     cursors: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Last journal block that each slot of each model has passed."""
     challengers: dict[str, list[str]] = field(default_factory=dict)
-    """Slots of the challengers that are judged, by model."""
     _backlogs: dict[tuple[str, str], Backlog] = field(default_factory=dict)
 
     def waiting_records(self, model: str, slot: str = CHAMPION) -> int:
-        """Records behind the cursor of a slot."""
         cursor = self.cursors[model, slot]
         if (model, slot) not in self._backlogs:
             self._backlogs[model, slot] = Backlog(self.journal, model, cursor)
         return self._backlogs[model, slot].records(cursor)
 
     def present_us(self, seq: int, received_us: int) -> int:
-        """Receive time of a block by the clock of today."""
+        """Receive time of a block by the present clock."""
         return present_us(self.journal.steps(), seq, received_us)

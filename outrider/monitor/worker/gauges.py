@@ -13,12 +13,10 @@ from .metrics import role_of
 from .pipeline import CHAMPION
 
 ROLES = (CHAMPION, "challenger")
-"""A challenger that has gone leaves nothing behind, so both are always set."""
+"""Both are always set, because a removed challenger leaves nothing to reset."""
 
 
 class Gauges:
-    """Sets the gauges of all models."""
-
     def __init__(
         self, context: WorkerContext, backfills: Backfills, challengers: Mapping[str, ChallengerCursors]
     ) -> None:
@@ -27,7 +25,7 @@ class Gauges:
         self._challengers = challengers
 
     def publish(self, paused: Paused) -> None:
-        """Set every gauge except live tests' gauges. Live tests' gauges change with commits."""
+        """Set every gauge except those of live tests, which change with commits."""
         context, metrics = self._context, self._context.metrics
         metrics.versions(
             {name: (own.champion, context.challengers[name]) for name, own in context.versions.items()}
@@ -42,7 +40,6 @@ class Gauges:
             self._windows(name)
 
     def live_rates(self, name: str) -> None:
-        """Set the gauges of live tests for the present champion."""
         book = self._context.incidents[name]
         with self._context.engine.connect() as connection:
             rates = live_rates.current_rates(connection, name, book.live, book.version)
@@ -59,7 +56,6 @@ class Gauges:
         self._context.metrics.owed(name, "challenger", self._challengers[name].owed_records)
 
     def _lag(self, name: str) -> None:
-        """Set what waits behind the cursor of each role that is furthest behind."""
         context = self._context
         behind = dict.fromkeys(ROLES, (0, 0, 0.0))
         for slot in (CHAMPION, *context.challengers[name]):

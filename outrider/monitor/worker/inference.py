@@ -17,22 +17,16 @@ from .shadow_versions import ShadowVersions
 
 @dataclass(slots=True)
 class InferenceRequest:
-    """One request under way."""
-
     number: int
     versions: tuple[str, ...]
     again: tuple[int, ...]
-    """Rows that each version answers twice."""
     answers: dict[str, AskAnswer] = field(default_factory=dict)
-    """By version, as they come."""
 
     def has(self, version: str) -> bool:
-        """True where a version has answered, twice if wanted."""
         return version in self.answers and (not self.again or again_of(version) in self.answers)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the answers so far."""
         return sum(
             values.nbytes
             for answer in self.answers.values()
@@ -42,14 +36,6 @@ class InferenceRequest:
 
 
 class InferenceClient:
-    """All requests of one worker to the engines.
-
-    Parameters
-    ----------
-    versions
-        By model; versions hear of their loads and ends.
-    """
-
     def __init__(self, engines: EngineGroups, versions: Mapping[str, ShadowVersions]) -> None:
         self._engines = engines
         self._versions = versions
@@ -57,7 +43,7 @@ class InferenceClient:
         self._under_way: dict[int, InferenceRequest] = {}
 
     def group(self, model: str, version: str) -> str:
-        """Engine process of a version. Versions of one process may stand in one request."""
+        """Engine process of a version; versions of one process may share a request."""
         return self._engines.group((model, version))
 
     def begin(
@@ -68,18 +54,15 @@ class InferenceClient:
         priority: Priority = Priority.LIVE,
         again: tuple[int, ...] = (),
     ) -> InferenceRequest:
-        """Ask versions of one group about records, at least one."""
         request = InferenceRequest(next(self._numbers), tuple(versions), again)
         self._under_way[request.number] = request
         self._engines.submit(Ask(request.number, batch.model, request.versions, batch, priority, again))
         return request
 
     def cancel(self, request: InferenceRequest) -> None:
-        """Forget an ask; later answers are dropped."""
         self._under_way.pop(request.number, None)
 
     def poll_events(self) -> None:
-        """Assign arrived answers to their asks; pass on other events."""
         for event in self._engines.events():
             if isinstance(event, AskAnswer):
                 self._take_answer(event)
@@ -101,23 +84,18 @@ class InferenceClient:
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Answer of a version to the records of a batch."""
-
     outputs: Outputs | None = None
     poison: tuple[Poison, ...] = ()
-    """Records that it cannot take: what stands in their rows is never read."""
+    """Records that it cannot take; values in their rows are never read."""
     again: Outputs | None = None
     again_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
-    """``again`` and ``again_rows``: its second answers to some of the records, in another batch shape, and
-    which these are, in order."""
+    """``again`` and ``again_rows``: second answers in another batch shape, and their records in order."""
     seconds: float = 0.0
-    """Time of the passes that these answers took."""
     cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
-    """By input: texts that lost tokens, shape (records,), where known."""
+    """By input, texts that lost tokens, shape (records,), where known."""
 
     @classmethod
     def of(cls, request: InferenceRequest | None, version: str | None) -> "Predictions":
-        """Answer of a version in a flight; empty without one."""
         if request is None or version is None:
             return NO_PREDICTIONS
         answer = request.answers[version]
@@ -127,7 +105,7 @@ class Predictions:
         return cls(answer.outputs, answer.poison, again, rows, answer.seconds, answer.cut)
 
     def take(self, rows: NDArray[np.intp]) -> "Predictions":
-        """Answer for these records, each at most once, in order."""
+        """Answers to these records, each at most once, in order."""
         if self.outputs is None or not len(rows):
             return NO_PREDICTIONS
         every = len(next(iter(self.outputs.values()), rows))
@@ -148,7 +126,6 @@ class Predictions:
 
 
 def _second(request: InferenceRequest, version: str) -> tuple[Outputs | None, NDArray[np.intp]]:
-    """Second answers of a version, and the rows that have them."""
     rows = np.array(request.again, dtype=np.intp)
     answer = request.answers[again_of(version)] if request.again else None
     if answer is None or answer.outputs is None:

@@ -1,7 +1,4 @@
-"""Judged answer of each record: production's, else the replica's.
-
-The replica's where production logged none.
-"""
+"""Judged answer of each record: production's, else the replica's."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +8,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
-from outrider.assertions.columns import as_type, is_tensor, null_column, wider_type
-from outrider.assertions.typed_text import typed_texts
+from outrider.assertions.batch.columns import as_type, is_tensor, null_column, wider_type
+from outrider.assertions.comparison.typed_text import typed_texts
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.redaction.columns import redacted_rows, without_answers
 from outrider.monitor.engine.asks import Outputs
@@ -21,7 +18,7 @@ from outrider.monitor.host.findings_frame import joined
 
 @dataclass(frozen=True, slots=True)
 class JudgedPart:
-    """Records that one side answered, with the columns of its answers. ``rows`` None are all of a unit."""
+    """Records that one side answered, with its answer columns; ``rows`` None are all of a unit."""
 
     rows: NDArray[np.intp] | None
     batch: Batch
@@ -31,30 +28,26 @@ class JudgedPart:
 class JudgedRecords:
     """Records with the answers under judgement in ``outputs.*``.
 
-    Assertions of single records see the parts: what one side answered looks as if the other were not there,
-    however the stream is cut into blocks. Windows need one schema, and see all.
+    Assertions of single records see the parts, so verdicts do not depend on how the stream is cut;
+    windows need one schema and see all.
     """
 
     batch: Batch
-    """All records in their order, each column in a type that holds the values of both sides."""
     parts: tuple[JudgedPart, ...]
-    """The same by who answered."""
     left_out: int = 0
-    """Records whose replica's answers are not held against production's: their inputs are redacted."""
+    """Redacted records, whose replica answers are not compared with production's."""
 
     @classmethod
     def alone(cls, batch: Batch) -> "JudgedRecords":
-        """Records whose answers are all of one side."""
         return cls(batch, (JudgedPart(None, batch),))
 
     @classmethod
     def of(cls, batch: Batch, outputs: Outputs | None) -> "JudgedRecords":
         """Records as received, with the replica's answers to all.
 
-        A record that production answered is judged by production's columns; those that only the
-        replica has are null. The others are judged by the replica's, and say so (``by_replica``).
-        ``answers("champion")`` are the replica's of all, but for redacted records that production answered:
-        it was asked something else.
+        Records that production answered are judged by production's columns, with replica-only columns
+        null; the others by the replica's, marked ``by_replica``. ``answers("champion")`` are the
+        replica's, except for redacted records that production answered.
         """
         if outputs is None:
             return cls.alone(batch)
@@ -79,21 +72,17 @@ class JudgedRecords:
 
     @property
     def rows(self) -> int:
-        """Number of records."""
         return self.batch.rows
 
     @property
     def answered(self) -> NDArray[np.bool_]:
-        """Mask of the records with an answer, shape (rows,)."""
         return _answered(self.batch, _outputs(self.batch))
 
     @property
     def is_whole(self) -> bool:
-        """True where windows and single records see the same."""
         return self.parts[0].batch is self.batch
 
     def with_answers(self, answers: Mapping[str, Batch]) -> "JudgedRecords":
-        """Copy with the aligned answers of other slots."""
         batch = self.batch.with_answers(answers)
         if self.is_whole:
             return JudgedRecords(batch, (JudgedPart(None, batch),), self.left_out)
@@ -109,7 +98,6 @@ class JudgedRecords:
         return JudgedRecords(batch, tuple(parts), self.left_out)
 
     def texts(self, name: str) -> list[str | None]:
-        """Values of a column as typed text, from the answering side."""
         if len(self.parts) == 1:
             return _typed(self.parts[0].batch, name)
         found = np.empty(self.rows, dtype=object)
@@ -118,7 +106,6 @@ class JudgedRecords:
         return list(found)
 
     def found(self, of_parts: Sequence[tuple[JudgedPart, Findings]]) -> Findings:
-        """Findings of parts, in rows of the whole."""
         whole = joined([found for _, found in of_parts], [part.batch.rows for part, _ in of_parts])
         if of_parts[0][0].rows is None:
             return whole
@@ -137,7 +124,6 @@ class JudgedRecords:
 
 
 def is_answered(batch: Batch) -> bool:
-    """True where production answered every record."""
     names = _outputs(batch)
     return bool(names) and bool(_answered(batch, names).all())
 
@@ -155,7 +141,6 @@ def _type(batch: Batch, name: str) -> pa.DataType:
 
 
 def _answered(batch: Batch, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Records with a value in one of these columns, shape (rows,)."""
     columns = [batch.arrow(name) for name in names]
     if any(column.null_count == 0 for column in columns):
         return np.ones(batch.rows, dtype=np.bool_)
@@ -167,7 +152,7 @@ def _answered(batch: Batch, names: Sequence[str]) -> NDArray[np.bool_]:
 
 
 def _production(batch: Batch, replica: Batch) -> Batch:
-    """Records as production answered them; what only the replica has is null."""
+    """Records as production answered them, with replica-only columns null."""
     known = set(batch.names)
     missing = {
         name: null_column(batch.rows, replica.arrow(name).type)
@@ -180,7 +165,7 @@ def _production(batch: Batch, replica: Batch) -> Batch:
 def _together(
     batch: Batch, replica: Batch, answered: NDArray[np.bool_], parts: Sequence[JudgedPart]
 ) -> Batch:
-    """All records in one schema, which follows from those of both sides, not from who answered what."""
+    """All records in one schema, which depends on both sides' types, not on who answered."""
     first = parts[0].batch
     changed: dict[str, pa.Array] = {}
     rows = np.arange(batch.rows)
@@ -203,10 +188,9 @@ def _together(
 
 
 def _of_one_type(own: pa.Array | None, other: pa.Array | None, rows: int) -> list[pa.Array]:
-    """Production's column and the replica's in a type that holds both.
+    """Production's column and the replica's in a type that holds both: the wider number, or text.
 
-    Numbers become the wider kind; texts beside them make texts of them. Where there is no such type, as for
-    tensors of other shapes, production's stands and the replica's is null.
+    Without such a type (tensors of other shapes) the replica's is null.
     """
     if own is None or other is None:
         given = own if other is None else other

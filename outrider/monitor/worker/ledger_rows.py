@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings, WeakLabels
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.commit import Effects, flag_id, weak_label_id
 from outrider.dataops.ledger.flag_marks import judged_marks
@@ -26,17 +26,12 @@ from .stages.stated import CountedValues
 
 @dataclass(frozen=True, slots=True)
 class RecordLocations:
-    """Journal locations of a batch's rows, and ledger columns of them."""
-
     unit: Unit
     keys: NDArray[np.object_]
     ts_us: NDArray[np.int64]
-    """``keys`` and ``ts_us``: id and event time of every record, shape (rows,)."""
     seq: NDArray[np.int64]
     row: NDArray[np.int64]
-    """``seq`` and ``row``: journal block and row in it of every record, shape (rows,)."""
     versions: Sequence[str | None] = ()
-    """Judged model version of every record."""
     counted: Sequence[str | None] = ()
     slices: Sequence[str | None] = ()
     """``counted`` and ``slices``: judged version and slice of every record, as counts name them."""
@@ -45,12 +40,10 @@ class RecordLocations:
     def of(
         cls, unit: Unit, batch: Batch, kept: NDArray[np.intp], versions: Sequence[str | None] = ()
     ) -> "RecordLocations":
-        """Locations of the records of ``batch``: rows ``kept`` of a unit."""
         ts_us = _microseconds(batch.column("ts"))
         return cls(unit, batch.keys, ts_us, unit.seq[kept], unit.row[kept], versions)
 
     def take(self, rows: NDArray[np.intp]) -> "RecordLocations":
-        """Locations of some of the records, in this order."""
         columns = [
             [column[row] for row in rows.tolist()] if column else ()
             for column in (self.versions, self.counted, self.slices)
@@ -60,24 +53,17 @@ class RecordLocations:
         )
 
     def judged_as(self, versions: Sequence[str | None]) -> "RecordLocations":
-        """The same records, judged as answers of these versions."""
         return replace(self, versions=versions)
 
     def counted_as(self, counted: Sequence[str | None], slices: Sequence[str | None]) -> "RecordLocations":
-        """The same records, with versions and slices as counts name them."""
         return replace(self, counted=counted, slices=slices)
 
     def registered_as(
         self, names: Mapping[tuple[int, int], tuple[str | None, bool]], *, slot: str
     ) -> "RecordLocations":
-        """Registered records, with slices and versions as counted.
+        """Registered records, with slices and versions as counted: ``names`` by block and row.
 
-        Parameters
-        ----------
-        names
-            Slice of each record, and whether its version is counted with others, by block and row.
-        slot
-            Whose answers are judged: a challenger's version is always named.
+        A challenger's version is always named.
         """
         own = [
             names.get(place, (None, False))
@@ -91,11 +77,10 @@ class RecordLocations:
 
     @property
     def tags(self) -> NDArray[np.int64]:
-        """Block and row, shape (rows, 2)."""
         return np.stack([self.seq, self.row], axis=1)
 
     def of_views(self, views: Views) -> "RecordLocations":
-        """Locations of the rows of views. Some came in earlier units."""
+        """Locations of the rows of views, which may be of earlier units."""
         batches = [view.batch for view in views]
         tags = np.concatenate([view.tags for view in views])
         versions = [version for batch in batches for version in batch.column("version").tolist()]
@@ -104,7 +89,6 @@ class RecordLocations:
         return RecordLocations(self.unit, keys, ts_us, tags[:, 0], tags[:, 1], versions)
 
     def note_judged(self, effects: Effects, answered: NDArray[np.bool_]) -> None:
-        """Mark the answered records as judged, by block and version as counted."""
         codes: dict[str | None, int] = {}
         code = np.array([codes.setdefault(one, len(codes)) for one in self.counted], dtype=np.int64)
         known = np.flatnonzero(answered & (code != codes.get(None, -1)))
@@ -125,7 +109,6 @@ class RecordLocations:
         counted: CountedValues,
         settings: ModelSettings,
     ) -> None:
-        """Add the records, which registers them."""
         judged = records.batch
         effects.records.add(
             judged.rows,
@@ -152,7 +135,6 @@ class RecordLocations:
         effects.stated_versions += counted.stated
 
     def _at(self, rows: NDArray[np.int64] | slice) -> dict[str, Any]:
-        """Block, row and event time of some records, as columns."""
         return {
             "seq": self.seq[rows].tolist(),
             "row": self.row[rows].tolist(),
@@ -172,7 +154,6 @@ class RecordLocations:
         return [value if known else None for value, known in zip(found, answered.tolist(), strict=True)]
 
     def note_dead_letters(self, effects: Effects, reason: str, details: Mapping[int, str]) -> None:
-        """Add dead letters, each with its detail by row."""
         rows = np.array(list(details), dtype=np.intp)
         columns = {
             "model": self.unit.model,
@@ -184,7 +165,7 @@ class RecordLocations:
         effects.dead_letters.add(len(rows), self._at(rows) | columns)
 
     def answers(self, version: str, batch: Batch) -> list[tuple[Any, ...]]:
-        """Answer tuples: one payload per journal block. Its rows in the order of the kept records."""
+        """Answer tuples: one payload per journal block, its rows in the order of the kept records."""
         names = [name for name in batch.names if name.startswith("outputs.")]
         table = batch.to_arrow()
         narrow = Batch.from_columns(
@@ -198,7 +179,7 @@ class RecordLocations:
         ]
 
     def note(self, effects: Effects, offered: Offered, found: Findings) -> None:
-        """Add the findings of one assertion. Flags, their members, weak labels and the count."""
+        """Add the findings of one assertion: flags, members, weak labels and the count."""
         rows, slot, model = found.row, effects.owner, self.unit.model
         name, revision = offered.name, offered.revision
         assertion = {"model": model, "slot": slot, "assertion": name, "revision": revision}
@@ -232,7 +213,6 @@ class RecordLocations:
     def _note_weak_labels(
         self, effects: Effects, assertion: Mapping[str, str], flags: Sequence[str], weak: WeakLabels
     ) -> None:
-        """Add corrections, each with the flag that it comes from."""
         columns: dict[str, list[Any]] = {
             "flag_id": [flags[at] for at in weak.finding.tolist()],
             "record_id": self.keys[weak.row].tolist(),
@@ -254,7 +234,6 @@ class RecordLocations:
         rows: NDArray[np.int64],
         probability: NDArray[np.float64],
     ) -> None:
-        """Add sampled questions with one outcome. ``probability`` is of every record, shape (rows,)."""
         columns = {
             "model": self.unit.model,
             "test": test,
@@ -271,5 +250,5 @@ def _microseconds(times: NDArray[np.datetime64]) -> NDArray[np.int64]:
 
 
 def _json(value: Any) -> str:
-    """JSON text; NaN becomes null, and dates and bytes have a form."""
+    """JSON text; NaN becomes null, dates and bytes become text."""
     return msgspec.json.encode(value, enc_hook=str).decode()

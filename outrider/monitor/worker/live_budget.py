@@ -1,8 +1,7 @@
 """Budgets of live questions, in rows per second and time.
 
-Rows per second of traffic, and the worker's time. The first is a function of the journal alone (receive times
-and rows of the blocks), so that a restart asks the same records; the second protects whatever else the worker
-does, and what it refuses is counted as shed.
+The first is a function of the journal alone, so that a restart asks the same records; the second protects the
+worker, and what it refuses is counted as shed.
 """
 
 import math
@@ -14,17 +13,16 @@ from typing import Any
 from outrider.monitor.host.client import Offered
 
 HORIZON_S = 5.0
-"""What is saved is spread over the traffic expected in this time."""
+"""Savings are spread over the traffic expected in this time."""
 BURST_S = 10.0
-"""A budget saves up what this time gives, at most."""
+"""Most that a budget saves, as time."""
 MEMORY_S = 10.0
-"""Time constant of the average that expects traffic."""
 STEPS_PER_OCTAVE = 8
 """Probabilities under a budget are ``live * 2 ** (-k / 8)``: few classes of weight."""
 SHARE = 0.2
 SAVED_S = 5.0
 MODEL = ""
-"""Whose tokens those of the model's common budget are."""
+"""Key of the model's common budget."""
 
 
 @dataclass(slots=True)
@@ -45,29 +43,24 @@ class LiveBudget:
     """
 
     rates: Mapping[str, float]
-    """Largest probability of each test."""
     own: Mapping[str, float]
-    """Rows per second of those tests that have a budget."""
     common: float | None = None
-    """Rows per second of all tests together; None is no limit."""
     _tokens: dict[str, float] = field(default_factory=dict)
     _rate: float = 0.0
     _at_us: int | None = None
 
     @classmethod
     def of(cls, offered: Sequence[Offered], common: float | None) -> "LiveBudget":
-        """Budgets of the live tests that the host offers."""
         tests = [judge for judge in offered if judge.kind == "live_test"]
         own = {test.name: test.rows_per_s for test in tests if test.rows_per_s is not None}
         return cls({test.name: test.rate for test in tests}, own, common)
 
     @property
     def is_limited(self) -> bool:
-        """True where state must be kept between blocks."""
         return bool(self.rates) and (self.common is not None or bool(self.own))
 
     def advance(self, received_us: int, rows: int) -> dict[str, float]:
-        """Take in the next block; probability per test, in [0, 1]."""
+        """Advance by a block; probability per test, in [0, 1]."""
         if not self.is_limited or not rows:
             return dict(self.rates)
         passed_s = 0.0 if self._at_us is None else max(0.0, (received_us - self._at_us) / 1e6)
@@ -94,11 +87,10 @@ class LiveBudget:
         return max(0.0, self._tokens[whose])
 
     def step(self, by_us: int) -> None:
-        """Go on by a clock that was set by so much."""
+        """Shift times by a step of the clock."""
         self._at_us = None if self._at_us is None else self._at_us + by_us
 
     def to_dict(self) -> dict[str, Any]:
-        """State for a restart."""
         return {"tokens": dict(sorted(self._tokens.items())), "rate": self._rate, "at_us": self._at_us}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -109,7 +101,7 @@ class LiveBudget:
 
 
 def _rounded(probability: float, most: float) -> float:
-    """Next probability below on the grid of a test; 0 stays."""
+    """Next lower probability on the grid of a test; 0 stays 0."""
     if probability <= 0.0 or probability >= most:
         return min(probability, most)
     steps = math.ceil(STEPS_PER_OCTAVE * math.log2(most / probability) - 1e-9)
@@ -118,18 +110,13 @@ def _rounded(probability: float, most: float) -> float:
 
 @dataclass(slots=True)
 class TimeBudget:
-    """Worker's time budget for live tests.
-
-    ``SHARE`` of it in the long run, and ``SAVED_S`` at once.
-    """
+    """Worker's time budget for live tests: ``SHARE`` of it in the long run, ``SAVED_S`` at once."""
 
     clock: Callable[[], float] = time.monotonic
-    """Seconds that never go back."""
     _saved_s: float = SAVED_S
     _at_s: float | None = None
 
     def allows(self) -> bool:
-        """True while any time is left."""
         now = self.clock()
         passed_s = 0.0 if self._at_s is None else now - self._at_s
         self._at_s = now
@@ -137,5 +124,4 @@ class TimeBudget:
         return self._saved_s > 0.0
 
     def spend(self, seconds: float) -> None:
-        """Live tests took so long."""
         self._saved_s -= seconds

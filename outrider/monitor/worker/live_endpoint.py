@@ -1,9 +1,8 @@
-"""Live tests of a production-only model, through its endpoint.
+"""Live tests of a production-only model, through its endpoint, in a thread behind the stream.
 
-Behind the stream, in a thread. Only an endpoint that the configuration names is asked, and no more often than
-it says. The slot has a cursor of its own behind the champion's, so nothing waits for production: an endpoint
-that is slow lets its questions fall behind until they are shed; one that is down or answers nonsense is left
-alone for longer and longer. No record is lost by that, and every question is counted.
+Only a configured endpoint is asked, within its rate. The slot has its own cursor, so nothing waits for
+production: questions to a slow endpoint are shed, a failing one is paused for longer and longer, and every
+question is counted.
 """
 
 import logging
@@ -16,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
-from outrider.behavioral_tests.endpoint import endpoint
+from outrider.behavioral_tests.asking.limits import Breaker
+from outrider.behavioral_tests.asking.records import endpoint
 from outrider.dataops.flags import live_rates
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.cursors import open_cursor
-from outrider.dataops.model_kinds.breaker import Breaker
 from outrider.dataops.redaction.columns import redacted_rows
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import write
@@ -57,13 +56,11 @@ log = logging.getLogger("outrider.worker")
 MAX_LAG_S = 60.0
 """Records further behind the newest are not asked about."""
 QUIET_UNITS = 64
-"""Of units of which nobody was asked every 64th is committed."""
+"""Of units without questions every 64th is committed."""
 
 
 @dataclass(slots=True)
 class PendingEndpointQuestions:
-    """A unit whose questions are under way."""
-
     unit: Unit
     place: RecordLocations
     judged: Batch
@@ -76,8 +73,6 @@ class PendingEndpointQuestions:
 
 
 class LiveEndpoints:
-    """Endpoints of the configuration for live tests. Stepped by the worker between its units."""
-
     def __init__(
         self, context: WorkerContext, host: AssertionHost, commits: Commits, backfills: Backfills
     ) -> None:
@@ -88,7 +83,7 @@ class LiveEndpoints:
         self._slots: dict[str, LiveEndpoint] = {}
 
     def start(self) -> None:
-        """Set up a slot per model with endpoint and live tests. New slots begin at the champion."""
+        """Set up a slot for each model with endpoint and live tests; new slots begin at the champion."""
         for model, own in self._context.settings.models.items():
             pipeline = self._context.pipelines[model]
             if own.live.endpoint is None or not any(o.kind == "live_test" for o in pipeline.offered):
@@ -118,9 +113,9 @@ class LiveEndpoints:
         resting: Collection[str] = (),
         silent: Collection[str] = (),
     ) -> bool:
-        """Begin or finish each slot's work without waiting; report any progress.
+        """Begin or finish each slot's work without waiting; returns any progress.
 
-        Nothing is begun for the models ``resting``; the questions of ``silent`` ones are shed.
+        Nothing begins for ``resting`` models; the questions of ``silent`` ones are shed.
         """
         busy = False
         for model, slot in self._slots.items():
@@ -169,8 +164,6 @@ class LiveEndpoints:
 
 
 class LiveEndpoint:
-    """One endpoint, from sampled records to verdicts."""
-
     def __init__(
         self, pipeline: Pipeline, host: AssertionHost, predict: Predictor, budget: LiveBudget, seed: int
     ) -> None:
@@ -185,11 +178,10 @@ class LiveEndpoint:
         self._seed = seed
 
     def step(self, by_us: int) -> None:
-        """Go on by a clock that was set by so much."""
+        """Shift times by a step of the clock."""
         self._budget.step(by_us)
 
     def begin(self, unit: Unit, batch: Batch, kept: NDArray[np.intp], *, may_ask: bool) -> None:
-        """Draw the questions of a unit, and ask in a thread."""
         pipeline = self._pipeline
         effects = Effects(pipeline.name, LIVE_SLOT, unit.last_seq, owner=CHAMPION)
         effects.received, effects.received_us = unit.received, unit.received_us
@@ -227,7 +219,6 @@ class LiveEndpoint:
             pending.done.set()
 
     def finish(self) -> Effects:
-        """Effects of the answers."""
         pending, pipeline = self.pending, self._pipeline
         assert pending is not None
         self.pending = None
@@ -246,7 +237,7 @@ class LiveEndpoint:
         return effects
 
     def _note_health(self, pending: PendingEndpointQuestions) -> None:
-        """Remember whether the endpoint answered, and say so when that changes."""
+        """Note whether the endpoint answered, and log a change."""
         asked = any(questions.batch is not None for questions in pending.questions.values())
         if pending.problem:
             self.breaker.failed()
@@ -261,7 +252,7 @@ class LiveEndpoint:
 
 
 def comparable(batch: Batch) -> NDArray[np.bool_]:
-    """Records whose production answer is comparable: given, and to the same question."""
+    """Records whose production answer is comparable: present, and to the same question."""
     found = np.zeros(batch.rows, dtype=np.bool_)
     for name in batch.names:
         if name.startswith("outputs."):

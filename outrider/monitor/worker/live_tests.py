@@ -1,7 +1,6 @@
 """Live metamorphic tests of one model: sampling, asking, noting.
 
-All copies of a unit are asked at once. Nothing here asks anybody: the caller has the replica, or the
-endpoint, that answers.
+The caller has the replica, or the endpoint, that answers all copies of a unit at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,50 +27,39 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Probability of each test's questions, by block and test."""
-
     blocks: Mapping[int, Mapping[str, float]]
     may_ask: bool = True
-    """False sheds what is sampled: the worker is behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionSample:
-    """Sampled records of each test, with probabilities.
-
-    The probability is of every record of the batch, shape (rows,).
-    """
+    """Sampled records of each test, and the probability of every record, shape (rows,)."""
 
     rows: dict[str, Rows] = field(default_factory=dict)
     probability: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
-        """Number of questions."""
         return sum(map(len, self.rows.values()))
 
     @property
     def asked(self) -> dict[str, Rows]:
-        """Rows of the tests with any sampled record."""
         return {name: rows for name, rows in self.rows.items() if len(rows)}
 
     def only(self, which: NDArray[np.bool_]) -> "QuestionSample":
-        """Questions about some records, shape (rows,)."""
         rows = {name: picked[which[picked]] for name, picked in self.rows.items()}
         return QuestionSample(rows, self.probability)
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Questions of several tests in one schema, for one call."""
-
     batch: Batch
     spans: Mapping[str, slice]
 
 
 @dataclass(frozen=True, slots=True)
 class CaseAnswers:
-    """Answers of one test. Rows of the unit's batch, the records before and their copies after."""
+    """Answers of one test: the records' first, then their copies'."""
 
     rows: Rows
     before: Batch
@@ -79,7 +67,6 @@ class CaseAnswers:
 
 
 def probabilities(budget: LiveBudget, unit: Unit) -> dict[int, Mapping[str, float]]:
-    """Advance a budget by the record blocks of a unit. One after the other."""
     blocks, rows = np.unique(unit.seq, return_counts=True)
     return {
         seq: budget.advance(unit.received.get(seq, unit.received_us), n)
@@ -88,7 +75,7 @@ def probabilities(budget: LiveBudget, unit: Unit) -> dict[int, Mapping[str, floa
 
 
 def draw(tests: Sequence[str], asking: Asking, place: RecordLocations, *, seed: int) -> QuestionSample:
-    """Draw the records of each test. By a hash of seed, test and id."""
+    """Draw the records of each test by a hash of seed, test and id."""
     sample = QuestionSample()
     blocks, inverse = np.unique(place.seq, return_inverse=True)
     for test in tests:
@@ -100,7 +87,7 @@ def draw(tests: Sequence[str], asking: Asking, place: RecordLocations, *, seed: 
 
 
 def together(questions: Mapping[str, PerturbedCopies]) -> list[Copies]:
-    """Copies of all tests, in as few batches as possible. One per schema."""
+    """Copies of all tests, one batch per schema."""
     groups: dict[Any, list[tuple[str, Batch]]] = {}
     for name, asked in questions.items():
         if asked.batch is not None:
@@ -122,15 +109,7 @@ def answered(
     outputs: Outputs,
     unanswered: Iterable[int] = (),
 ) -> dict[str, CaseAnswers]:
-    """Answers of each test beside their original records.
-
-    Parameters
-    ----------
-    judged
-        Records of the unit, with the answers that the copies are compared with in ``outputs.*``.
-    unanswered
-        Rows of the copies that got no answer.
-    """
+    """Answers of each test with the original records; ``unanswered`` are rows of the copies."""
     well = np.ones(copies.batch.rows, dtype=np.bool_)
     well[list(unanswered)] = False
     replies = copies.batch.with_outputs(outputs)
@@ -144,7 +123,6 @@ def answered(
 
 
 def note_unasked(effects: Effects, place: RecordLocations, sample: QuestionSample, status: str) -> None:
-    """Note sampled questions that were never asked."""
     for name, rows in sample.rows.items():
         _note(effects, place, sample, name, {status: rows})
 
@@ -159,15 +137,8 @@ def note(
     offered: Mapping[str, Offered],
     weight: NDArray[np.float64],
 ) -> None:
-    """Note outcomes, flags and verdicts of the questions.
-
-    Flags with inputs and answers, verdicts for the rate.
-
-    Parameters
-    ----------
-    weight
-        1 / probability of having been captured, of every record, shape (rows,).
-    """
+    """Note outcomes, flags with inputs and answers, and verdicts for the rate; ``weight`` is 1 /
+    capture probability, shape (rows,)."""
     for name, sampled in sample.rows.items():
         asked = questions[name].rows if name in questions else sampled
         rows, failed, severity = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.bool_), np.zeros(0)
@@ -204,7 +175,6 @@ def _note(
 def _verdicts(
     test: Offered, place: RecordLocations, rows: Rows, failed: NDArray[np.bool_], weight: NDArray[np.float64]
 ) -> list[LiveVerdicts]:
-    """Verdicts per judged version."""
     versions = np.array([place.versions[row] or "" for row in rows.tolist()], dtype=object)
     return [
         LiveVerdicts(

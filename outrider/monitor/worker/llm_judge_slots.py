@@ -1,9 +1,7 @@
-"""Slots of judges, each with a cursor and asking threads.
+"""Slots of judges, each with a cursor behind the champion's and asking threads.
 
-The cursor stands behind the champion's. A judge takes seconds where a block takes milliseconds. While its
-questions are under way the worker goes on with everything else; when they are answered, the assertions that
-read the answers run, and answers, flags and cursor commit together. A crash in between costs no answer twice:
-each is kept as it came.
+A judge takes seconds where a block takes milliseconds, so the worker proceeds meanwhile; answers, flags and
+cursor commit together. A crash costs no answer twice: each is cached as it comes.
 """
 
 import logging
@@ -49,17 +47,13 @@ LONGEST_PAUSE_S = 10.0
 
 @dataclass(slots=True)
 class PendingQuestions:
-    """A unit whose questions are under way."""
-
     unit: Unit
     kept: NDArray[np.intp]
     judged: JudgedRecords
     champion: str | None
-    """The version whose answers are judged."""
     questions: list[Question | None]
     is_due: NDArray[np.bool_]
     replies: dict[str, Reply] = field(default_factory=dict)
-    """By question, from the cache or new."""
     new: dict[str, Reply] = field(default_factory=dict)
     may_ask: bool = True
     done: threading.Event = field(default_factory=threading.Event)
@@ -67,10 +61,7 @@ class PendingQuestions:
 
 
 def questions(judge: Judge, judged: JudgedRecords) -> list[Question | None]:
-    """Question per record, about the judged answer.
-
-    In the columns of the side that gave it.
-    """
+    """Question per record about the judged answer, in the columns of the side that gave it."""
     found: list[Question | None] = [None] * judged.rows
     for part in judged.parts:
         rows = range(judged.rows) if part.rows is None else part.rows.tolist()
@@ -80,8 +71,6 @@ def questions(judge: Judge, judged: JudgedRecords) -> list[Question | None]:
 
 
 class JudgeSlot:
-    """One judge of one model, from its cursor to its commit."""
-
     def __init__(self, judge: Judge, engine: Engine, *, pause: Callable[[float], None] = time.sleep) -> None:
         self.judge = judge
         self.pending: PendingQuestions | None = None
@@ -90,7 +79,7 @@ class JudgeSlot:
         self._down_since: float | None = None
 
     def begin(self, pending: PendingQuestions) -> None:
-        """Answer from the cache and ask the rest in a thread. The thread never outlives the process."""
+        """Answer from the cache and ask the rest in a daemon thread."""
         self.pending = pending
         wanted = {question.digest for question in self._wanted(pending)}
         with self._engine.connect() as connection:
@@ -113,7 +102,7 @@ class JudgeSlot:
             pending.done.set()
 
     def _ask(self, pending: PendingQuestions) -> None:
-        """Ask each question once, in the order of its first record, as far as the day's budget goes."""
+        """Ask each question once, in the order of its first record, within the day's budget."""
         first: dict[str, Question] = {}
         for question in self._wanted(pending):
             if question.digest not in pending.replies:
@@ -135,7 +124,6 @@ class JudgeSlot:
                 left = left[len(chunk) :]
 
     def _allowed(self) -> int:
-        """Questions that today's budget still pays for."""
         settings = self.judge.settings
         with self._engine.connect() as connection:
             asked, tokens = spent_today(connection, self.judge.model, self.judge.name, now_us())
@@ -144,7 +132,7 @@ class JudgeSlot:
         return max(0, settings.budget_per_day - asked)
 
     def _must_wait(self, replies: list[Reply]) -> bool:
-        """True while nobody answers and patience is left; then some time has passed."""
+        """True while the server does not answer and patience is left."""
         if any(reply.outcome != "unavailable" for reply in replies):
             self._down_since = None
             return False
@@ -159,7 +147,6 @@ class JudgeSlot:
         return True
 
     def outcomes(self, pending: PendingQuestions) -> list[str | None]:
-        """Outcome per record; None where the judge was not to be asked."""
         seen: set[str] = set()
         found: list[str | None] = []
         for question, is_due in zip(pending.questions, pending.is_due.tolist(), strict=True):
@@ -177,8 +164,6 @@ class JudgeSlot:
 
 
 class JudgeSlots:
-    """Judges of the configuration. Stepped by the worker between its own units."""
-
     def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:
         self._context = context
         self._commits = commits
@@ -186,7 +171,7 @@ class JudgeSlots:
         self._slots: dict[tuple[str, str], JudgeSlot] = {}
 
     def start(self) -> None:
-        """Load the judges. A judge that cannot be loaded is logged, and its assertions wait."""
+        """Load the judges; one that cannot be loaded is logged, and its assertions wait."""
         for model, own in self._context.settings.models.items():
             for name in own.judges:
                 self._context.metrics.declare_judge(model, name)
@@ -208,15 +193,15 @@ class JudgeSlots:
                     )
 
     def _open_cursor(self, model: str, slot: str) -> int:
-        """Committed cursor; a new judge starts where the champion is, and that is kept at once."""
+        """Committed cursor; a new judge starts at the champion's, stored at once."""
         begin = self._context.cursors.get((model, CHAMPION), 0)
         with write(self._context.engine) as connection:
             return open_cursor(connection, model, slot, begin=begin)
 
     def step(self, *, resting: Collection[str] = ()) -> bool:
-        """Begin or finish each judge's work without waiting; report any commit.
+        """Begin or finish each judge's work without waiting; returns any commit.
 
-        Nothing is begun for the models ``resting``.
+        Nothing begins for ``resting`` models.
         """
         busy = False
         for (model, slot), own in self._slots.items():
@@ -270,20 +255,20 @@ class JudgeSlots:
         own.begin(pending)
 
     def _cross(self, model: str, slot: str, unit: Unit) -> None:
-        """Begin anew at a step of the clock."""
+        """Restart at a step of the clock."""
         pipeline = self._context.pipelines[model]
         effects = pipeline.pass_time(slot, unit, Timings())
         assert effects is not None  # a border always is
         self._commits.commit(effects, at_us=unit.received_us)
 
     def _before(self, model: str, slot: str) -> list[str]:
-        """Judges whose answers the assertions of a slot need too: it follows them."""
+        """Judges whose answers this slot's assertions need too: it follows them."""
         needed = {name for offered in self._context.pipelines[model].due_at(slot) for name in offered.needs}
         order = [name for of, name in self._slots if of == model]
         return [CHAMPION, *(name for name in order[: order.index(slot)] if name in needed)]
 
     def _judged(self, model: str, slot: str, unit: Unit, batch: Batch, champion: str | None) -> JudgedRecords:
-        """The records as the champion's slot judged them, with the answers of the judges before this one."""
+        """Records as the champion's slot judged them, with the answers of earlier judges."""
         answer = stored(self._context.engine, champion, unit, batch)
         outputs = None if answer is None else outputs_of(answer)
         judged = self._context.pipelines[model].judged(CHAMPION, batch, outputs, {})
@@ -295,7 +280,7 @@ class JudgeSlots:
         return judged.with_answers({name: others[name] for name in before if name in others})
 
     def _is_due(self, judge: Judge, unit: Unit, judged: Batch) -> NDArray[np.bool_]:
-        """Records that the judge is asked about: a sample by key and, if wanted, those that have flags."""
+        """Records that the judge is asked about: a sample by key and, if wanted, flagged ones."""
         settings = judge.settings
         seed = self._context.settings.worker.seed
         due = sample_rows(judge.slot, judged.keys, rate=settings.rate, seed=seed)

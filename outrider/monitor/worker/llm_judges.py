@@ -1,13 +1,10 @@
-"""LLM judge of records.
+"""LLM judge of records: prompt in, checked answer out, with a version.
 
-Prompt in, checked answer out, with a version. Remote judges speak ``chat/completions`` (OpenAI, vLLM,
-llama.cpp, Ollama …) and are asked as :mod:`outrider.behavioral_tests.chat` does; local ones are a function of
-a file.
+Remote judges speak ``chat/completions``; local ones are a function of a file.
 """
 
 import json
 import math
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +15,11 @@ from typing import Any
 import pyarrow as pa
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import plain
-from outrider.behavioral_tests import chat
+from outrider.assertions.batch.columns import plain
+from outrider.behavioral_tests.asking.chat import MAX_ANSWER_BYTES, ask_chat, judging_messages
+from outrider.behavioral_tests.asking.server import ModelServer, in_threads
 from outrider.dataops.judges import Reply, slot_of, version_of
 from outrider.dataops.model_kinds.predictors import load_predictor_function
-from outrider.dataops.state.in_threads import in_threads
-from outrider.http_client import HttpClient
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.judge_version import digest_of, judge_digest, prompt_of
 from outrider.monitor.settings.model_sections import JudgeSettings
@@ -40,46 +36,42 @@ LOCAL_CHUNK = 64
 
 
 class InvalidAnswer(ValueError):  # noqa: N818 - reads as the event it is
-    """Answer of a judge outside its schema."""
+    ...
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Question about one row. Equal digests are the same question to one version of a judge."""
+    """Question about one row; equal digests are the same question to one version of a judge."""
 
     row: int
     digest: str
     values: Mapping[str, Any]
-    """By the name of their column."""
+    """By column name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """One judge of one model, from its configuration."""
-
     model: str
     name: str
     settings: JudgeSettings
     digest: str
-    """Its version: sixteen hex digits over model, prompt, answer schema and, for a local one, its file."""
+    """Version: sixteen hex digits over model, prompt, answer schema and, for a local judge, its file."""
     prompt: str
     ask: Callable[[Batch, Sequence[Question]], list[Reply]]
-    """``(batch, questions) -> replies``, one per question, which point at rows of the batch; never raises."""
+    """``(batch, questions) -> replies``, one per question; never raises."""
     chunk: int
-    """Questions that are best asked in one call: what a crash may cost."""
+    """Questions per call: what a crash may cost."""
 
     @property
     def slot(self) -> str:
-        """Name under which assertions read its answers."""
         return slot_of(self.name)
 
     @property
     def version(self) -> str:
-        """Name under which its answers to journal blocks are stored."""
         return version_of(self.name, self.digest)
 
     def questions(self, batch: Batch) -> list[Question | None]:
-        """Question per record. None where a needed value is missing."""
+        """Question per record; None where a needed value is missing."""
         names = reads_of(self.settings, self.prompt)
         if any(not batch.has(name) for name in names):
             return [None] * batch.rows
@@ -96,7 +88,7 @@ class Judge:
         return Question(row, digest_of(json.dumps(values, sort_keys=True, default=str)), values)
 
     def columns(self, replies: Sequence[Reply | None], outcomes: Sequence[str | None]) -> dict[str, pa.Array]:
-        """Answers as columns, null where there is none, and ``outcome``: why."""
+        """Answers as columns, null where there is none, and ``outcome``."""
         found: dict[str, pa.Array] = {}
         for field, kind in self.settings.answer.items():
             values = [None if reply is None else reply.answer.get(field) for reply in replies]
@@ -105,13 +97,7 @@ class Judge:
 
 
 def open_judge(settings: Settings, model: str, name: str) -> Judge:
-    """Judge of the configuration, its prompt read and its code loaded.
-
-    Raises
-    ------
-    ConfigError
-        If a file it names cannot be used.
-    """
+    """Judge of the configuration, with prompt and code loaded; ConfigError where a file cannot be used."""
     own = settings.models[model].judges[name]
     prompt = prompt_of(settings, own)
     digest = judge_digest(settings, own)
@@ -124,19 +110,11 @@ def open_judge(settings: Settings, model: str, name: str) -> Judge:
 
 
 def reads_of(judge: JudgeSettings, prompt: str) -> tuple[str, ...]:
-    """Columns that decide a question."""
     return tuple(dict.fromkeys([*FIELD.findall(prompt), *judge.reads]))
 
 
 def parse_answer(text: str, answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Answer in a text: its last JSON object, checked.
-
-    Field by field; other fields are left out.
-
-    Raises
-    ------
-    InvalidAnswer
-        If there is no object, a field is missing, or a value is not of its kind.
+    """Answer in a text: the known fields of its last JSON object, checked.
 
     Examples
     --------
@@ -150,13 +128,7 @@ def parse_answer(text: str, answer: Mapping[str, str | tuple[str, ...]]) -> dict
 
 
 def check_answer(found: Mapping[str, Any], answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Fields of an answer, each of its kind.
-
-    Raises
-    ------
-    InvalidAnswer
-        If a field is missing or of another kind.
-    """
+    """Fields of an answer, each checked for its kind; raises InvalidAnswer."""
     missing = [field for field in answer if field not in found]
     if missing:
         raise InvalidAnswer(f"field {missing[0]!r} is missing")
@@ -183,7 +155,7 @@ def _checked(field: str, value: Any, kind: str | tuple[str, ...]) -> Any:
 
 
 def _last_object(text: str) -> Mapping[str, Any] | None:
-    """The last JSON object that stands by itself in a text: models think aloud before they answer."""
+    """Last JSON object at the top level of a text: models think aloud before they answer."""
     decoder, found, at = json.JSONDecoder(), None, text.find("{")
     while at >= 0:
         try:
@@ -201,34 +173,29 @@ def _last_object(text: str) -> Mapping[str, Any] | None:
 
 def _remote(judge: JudgeSettings, prompt: str) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
     assert judge.url is not None
-    client = HttpClient(judge.url)
+    server = ModelServer(
+        judge.url, deadline_s=judge.deadline_s, key_env=judge.key_env, max_bytes=MAX_ANSWER_BYTES
+    )
 
     def ask(_batch: Batch, questions: Sequence[Question]) -> list[Reply]:
-        asked = [chat.judging_messages(prompt, question.values) for question in questions]
-        work = [partial(_chat, client, judge, messages) for messages in asked]
-        return in_threads(judge.parallel, work)
+        asked = [judging_messages(prompt, question.values) for question in questions]
+        return in_threads(judge.parallel, [partial(_chat, server, judge, messages) for messages in asked])
 
     return ask
 
 
-def _chat(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> Reply:
-    """Ask one question; every failure is a reply, so that it can be counted."""
+def _chat(server: ModelServer, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> Reply:
     start = time.monotonic()
-    try:
-        body = _post(client, judge, messages)
-    except TimeoutError:
-        detail = f"no answer within {judge.deadline_s:g} s"
-        return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start)
-    except (OSError, ValueError) as error:
-        detail = f"{type(error).__name__}: {error}"[:KEPT_TEXT]
-        return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start, spent=False)
+    found = ask_chat(server, _body(judge, messages))
     seconds = time.monotonic() - start
-    try:
-        text = chat.text_of(body)
-    except ValueError as error:
-        text = json.dumps(body)[:KEPT_TEXT]
-        return Reply("invalid", {}, text, str(error), _tokens(body, messages, text), seconds)
-    return _reply(text, judge, _tokens(body, messages, text), seconds)
+    if found.body is None:
+        is_late = found.fate == "late"
+        return Reply("unavailable", {}, detail=found.why[:KEPT_TEXT], seconds=seconds, spent=is_late)
+    text = json.dumps(found.body)[:KEPT_TEXT] if found.text is None else found.text
+    tokens = _tokens(found.body, messages, text)
+    if found.text is None:
+        return Reply("invalid", {}, text, found.why, tokens, seconds)
+    return _reply(text, judge, tokens, seconds)
 
 
 def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Reply:
@@ -238,7 +205,7 @@ def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Repl
         return Reply("invalid", {}, text[:KEPT_TEXT], str(error), tokens, seconds)
 
 
-def _post(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def _body(judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": judge.model,
         "messages": messages,
@@ -248,13 +215,10 @@ def _post(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[s
     if judge.constrain:
         schema = {"name": "answer", "strict": True, "schema": json_schema(judge.answer)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    assert judge.url is not None
-    key = os.environ.get(judge.key_env)
-    return chat.post(client, judge.url, body, key=key, deadline_s=judge.deadline_s)
+    return body
 
 
 def json_schema(answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """The answer's fields as JSON schema."""
     fields = {
         field: {"type": "string", "enum": list(kind)} if isinstance(kind, tuple) else {"type": kind}
         for field, kind in answer.items()
@@ -288,7 +252,7 @@ def _local(
             rows = batch.take([question.row for question in questions]).to_arrow()
             columns = {name: rows.column(name) for name in ("id", *reads)}
             if prompt:
-                asked = [chat.judging_messages(prompt, question.values) for question in questions]
+                asked = [judging_messages(prompt, question.values) for question in questions]
                 texts = ["\n".join(message["content"] for message in messages) for messages in asked]
                 columns["inputs.prompt"] = pa.array(texts)
             outputs = predict(Batch.from_columns(columns, model=batch.model, rows=len(questions)))
@@ -305,7 +269,7 @@ def _local(
 
 
 def _local_reply(values: Mapping[str, Any], judge: JudgeSettings, seconds: float) -> Reply:
-    """A function may answer in fields, or as a language model does in ``text``."""
+    """A function may answer in fields, or as text like a language model."""
     if set(values) == {"text"} and "text" not in judge.answer:
         return _reply(str(values["text"]), judge, 0, seconds)
     native = {name: value.item() if hasattr(value, "item") else value for name, value in values.items()}

@@ -1,5 +1,3 @@
-"""Metrics of the worker for Prometheus, per committed unit."""
-
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,24 +18,17 @@ from .pipeline import CHAMPION
 from .stages.work import Timings
 
 LIVE_SLOT = "live.endpoint"
-"""Where the live tests of a model that only production has stand in the stream."""
 
 
 class WorkerMetrics:
-    """Samples of committed effects.
-
-    Call it after their commit only, so that a retry counts nothing twice.
-    """
+    """Samples of committed effects; called after the commit, so that a retry counts nothing twice."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._suspended: set[tuple[str, str]] = set()
 
     def declare(self, model: str, offered: Sequence[Offered], slices: Sequence[str] = ()) -> None:
-        """Create the series of a model's assertions and live tests. At 0: a rate needs a start.
-
-        Of the champion alone: many models have no challenger.
-        """
+        """Create the series of a champion's assertions and live tests at 0, because a rate needs a start."""
         for judge in offered:
             known = {"model": model, "assertion": judge.name, "level": judge.level, "role": CHAMPION}
             self._metrics.declare(known)
@@ -50,13 +41,7 @@ class WorkerMetrics:
                 flags.labels(model=model, slice=part, assertion=judge.name)
 
     def slices(self, effects: Effects, found: Iterable[NewFlags], named: Collection[str]) -> None:
-        """Count a committed unit's records and flags by slice.
-
-        Parameters
-        ----------
-        named
-            Slices that the configuration names: no other value of a record is ever a label.
-        """
+        """Count a committed unit's records and flags by slice; only configured slices become labels."""
         if not named or effects.owner != CHAMPION:
             return
         metrics, model = self._metrics, effects.model
@@ -69,14 +54,12 @@ class WorkerMetrics:
             flags.labels(model=model, slice=part, assertion=new.assertion).inc(new.flags)
 
     def folded(self, model: str, records: Mapping[str, int]) -> None:
-        """Count records with a value that has no name, by dimension."""
         for dimension, count in records.items():
             self._metrics.counter("outrider_values_folded_total").labels(
                 model=model, dimension=dimension
             ).inc(count)
 
     def committed(self, effects: Effects, timings: Timings, offered: Sequence[Offered]) -> None:
-        """Count one committed unit of one slot."""
         metrics, model = self._metrics, effects.model
         role = role_of(effects.slot)
         metrics.counter("outrider_records_judged_total").labels(model=model, role=role).inc(
@@ -102,7 +85,6 @@ class WorkerMetrics:
             spent.inc(seconds)
 
     def _tally(self, effects: Effects, levels: Mapping[str, str]) -> None:
-        """Take over the exact counts; ``levels`` of the assertions that there are."""
         metrics, model, role = self._metrics, effects.model, role_of(effects.slot)
         for name, count in effects.counts.items():
             kind, _, rest = name.partition(":")
@@ -123,7 +105,6 @@ class WorkerMetrics:
                 ).inc(count)
 
     def live_rates(self, model: str, rates: Iterable[LiveRateView]) -> None:
-        """Set the failure rates of live tests."""
         for view in rates:
             ratio = self._metrics.gauge("outrider_live_test_failure_ratio")
             for figure in ("rate", "low", "high", "tolerance"):
@@ -132,7 +113,6 @@ class WorkerMetrics:
             alarm.set(0 if view.alarm_us is None else 1)
 
     def no_live_rates(self, model: str, tests: Iterable[Offered]) -> None:
-        """Reset the failure rates for a version without answers."""
         self.live_rates(
             model,
             [
@@ -155,22 +135,18 @@ class WorkerMetrics:
         )
 
     def endpoint_up(self, model: str, *, is_up: bool) -> None:
-        """Set the last health of the live tests' endpoint."""
         self._metrics.gauge("outrider_live_endpoint_up").labels(model=model).set(1 if is_up else 0)
 
     def declare_judge(self, model: str, judge: str) -> None:
-        """Create the series of a judge, at 0."""
         self._metrics.declare({"model": model, "judge": judge})
 
     def judge(self, model: str, judge: str, outcomes: Mapping[str, int]) -> None:
-        """Count the outcomes of a committed unit's questions."""
         for outcome, count in outcomes.items():
             self._metrics.counter("outrider_judge_questions_total").labels(
                 model=model, judge=judge, outcome=outcome
             ).inc(count)
 
     def judge_replies(self, model: str, judge: str, replies: Iterable[Reply]) -> None:
-        """Count the cost of new answers."""
         for reply in replies:
             self._metrics.counter("outrider_judge_tokens_total").labels(model=model, judge=judge).inc(
                 reply.tokens
@@ -180,7 +156,6 @@ class WorkerMetrics:
             )
 
     def judge_lag(self, model: str, judge: str, seconds: float) -> None:
-        """Set the age of a judge's oldest waiting record."""
         self._metrics.gauge("outrider_judge_lag_seconds").labels(model=model, judge=judge).set(seconds)
 
     def _champion(self, effects: Effects) -> None:
@@ -194,18 +169,15 @@ class WorkerMetrics:
             metrics.counter("outrider_dead_letters_total").labels(model=model, reason=reason).inc()
 
     def windows(self, model: str, role: str, *, entities: int, rows: int, nbytes: int) -> None:
-        """Set the size of a slot's windows."""
         self._metrics.gauge("outrider_window_entities").labels(model=model, role=role).set(entities)
         self._metrics.gauge("outrider_window_rows").labels(model=model, role=role).set(rows)
         self._metrics.gauge("outrider_window_bytes").labels(model=model, role=role).set(nbytes)
 
     def delay(self, model: str, received_us: int) -> None:
-        """From receipt to committed verdicts."""
         seconds = max(0.0, time.time() - received_us / 1e6)
         self._metrics.histogram("outrider_verdict_delay_seconds").labels(model=model).observe(seconds)
 
     def ages(self, model: str, ages: NDArray[np.float64], slo_s: float | None) -> None:
-        """Observe the ages of a unit's records at their verdict. In seconds, shape (records,)."""
         child = self._metrics.histogram("outrider_capture_to_verdict_seconds").labels(model=model)
         for age in ages.tolist():
             child.observe(age)
@@ -215,17 +187,14 @@ class WorkerMetrics:
             self.outcome(model, "over", len(ages) - in_time)
 
     def outcome(self, model: str, outcome: str, records: int) -> None:
-        """Count records by outcome under an objective."""
         self._metrics.counter("outrider_slo_records_total").labels(model=model, outcome=outcome).inc(records)
 
     def skipped(self, model: str) -> None:
-        """The champion's cursor jumped."""
         self._metrics.counter("outrider_skips_total").labels(model=model).inc()
 
     def latency(
         self, model: str, *, slo_s: float | None, share: float, measure: int, backfill_records: int
     ) -> None:
-        """Set the objective, its shedding, and the backfill's size."""
         if slo_s is not None:
             self._metrics.gauge("outrider_slo_seconds").labels(model=model).set(slo_s)
         self._metrics.gauge("outrider_admitted_ratio").labels(model=model).set(share)
@@ -233,13 +202,11 @@ class WorkerMetrics:
         self._metrics.gauge("outrider_backfill_records").labels(model=model).set(backfill_records)
 
     def lag(self, model: str, role: str, *, records: int, blocks: int, seconds: float) -> None:
-        """Set the backlog behind a cursor."""
         self._metrics.gauge("outrider_lag_records").labels(model=model, role=role).set(records)
         self._metrics.gauge("outrider_lag_blocks").labels(model=model, role=role).set(blocks)
         self._metrics.gauge("outrider_lag_seconds").labels(model=model, role=role).set(seconds)
 
     def suspended(self, model: str, assertions: Sequence[Offered], until: Mapping[str, int]) -> None:
-        """Set the suspended assertions."""
         now_us = time.time() * 1e6
         gauge = self._metrics.gauge("outrider_assertion_suspended")
         for judge in assertions:
@@ -249,19 +216,15 @@ class WorkerMetrics:
                 gauge.labels(model=model, assertion=judge.name).set(1 if is_suspended else 0)
 
     def paused(self, model: str, what: str, *, is_paused: bool) -> None:
-        """Set the pause of a model's work."""
         self._metrics.gauge("outrider_paused").labels(model=model, what=what).set(1 if is_paused else 0)
 
     def owed(self, model: str, role: str, records: int) -> None:
-        """Set the records that a role has not answered."""
         self._metrics.gauge("outrider_owed_records").labels(model=model, role=role).set(records)
 
     def left_out(self, model: str, role: str, versions: int) -> None:
-        """Set the number of disabled versions of a role."""
         self._metrics.gauge("outrider_shadows_left_out").labels(model=model, role=role).set(versions)
 
     def versions(self, loaded: Mapping[str, tuple[str | None, Sequence[str]]]) -> None:
-        """Set each role's version: model -> (champion, challengers)."""
         info = self._metrics.gauge("outrider_model_info")
         info.clear()
         for model, (champion, challengers) in loaded.items():

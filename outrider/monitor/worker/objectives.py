@@ -1,8 +1,3 @@
-"""Objectives: ages of verdicts, and decisions on shedding.
-
-From the worker's measured pace.
-"""
-
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +15,7 @@ from .admission import UNIT_SHARE, Admission, AdmissionDecision, JudgingPace, Sh
 from .pipeline import CHAMPION
 
 CAPTURE_US = 3_600_000_000
-"""A ``ts`` older than this at receipt is of another time, such as a file's: it says nothing of latency."""
+"""A ``ts`` older than this at receipt says nothing of latency: such as a file's."""
 RECENT_S = 60.0
 RECENT_BLOCKS = 4096
 NOTED_S = 1.0
@@ -29,12 +24,7 @@ NOTED_S = 1.0
 class Objectives:
     """Paces, decisions and ages of all models of one worker.
 
-    Parameters
-    ----------
-    clock
-        Seconds since the epoch: what ages are measured by.
-    timer
-        Seconds that never go back: what work is measured by.
+    ``clock`` measures ages (epoch seconds), ``timer`` measures work (monotonic).
     """
 
     def __init__(
@@ -58,23 +48,20 @@ class Objectives:
 
     @property
     def measure(self) -> SheddingMeasure:
-        """Measure of shedding in force, for the neediest model. All models share one worker."""
+        """Shedding in force for the model that needs most, as all models share one worker."""
         return max((decision.measure for decision in self._decisions.values()), default=SheddingMeasure.NONE)
 
     def decision(self, model: str) -> AdmissionDecision:
-        """Latest decision about a model."""
         return self._decisions[model]
 
     def slo_s(self, model: str) -> float | None:
-        """Objective of a model."""
         return self._slos.get(model)
 
     def now_us(self) -> int:
-        """Microseconds since the epoch."""
         return int(self.clock() * 1e6)
 
     def max_rows(self, model: str, slot: str) -> int:
-        """Rows of the next unit of a slot. No unit may hold up a model that has an objective."""
+        """Rows of the next unit of a slot, so small that no unit holds up a model with an objective."""
         if self._unit_s is None:
             return UNIT_ROWS
         share = self._decisions[model].share if slot == CHAMPION else 1.0
@@ -82,7 +69,7 @@ class Objectives:
         return min(UNIT_ROWS, int(pace.rows_in(self._unit_s) / share))
 
     def decide(self, model: str, *, waiting_rows: int, received_us: int) -> AdmissionDecision:
-        """Decide on the waiting records of a model. ``received_us`` is the receipt of the oldest."""
+        """Decide on the waiting records of a model; ``received_us`` is the receipt of the oldest."""
         admission = self._admissions.get(model)
         if admission is not None:
             oldest_s = max(0.0, self.clock() - received_us / 1e6)
@@ -90,16 +77,14 @@ class Objectives:
         return self._decisions[model]
 
     def idle(self, model: str) -> None:
-        """Note that no record of a model waits."""
         self._decisions[model] = AdmissionDecision()
         self._busy_since.pop(model, None)
 
     def worked(self, model: str, slot: str, began: float, *, rows: int) -> None:
-        """Note the end of a unit of ``rows`` rows.
+        """Note the end of a unit that began at ``began``.
 
-        It began at ``began``, by the timer. The pace of a model's stream counts what the worker did for
-        others since its last unit too, for as long as something waited: that is the pace at which its backlog
-        shrinks.
+        While something waited, a model's pace includes the worker's time for others: the pace at
+        which its backlog shrinks.
         """
         if self._unit_s is None:
             return
@@ -111,10 +96,8 @@ class Objectives:
             self._busy_since[model] = now
 
     def ages(self, effects: Effects, *, shift_us: int = 0) -> NDArray[np.float64]:
-        """Age at verdict of a commit's records, in seconds.
-
-        Remembered as recent. ``shift_us`` is how far the clock was set since they came.
-        """
+        """Age at verdict of a commit's records, in seconds; ``shift_us`` is how far the clock was
+        set since receipt."""
         ages = ages_s(
             effects.records["seq"], effects.records["ts_us"], effects.received, self.now_us() - shift_us
         )
@@ -124,7 +107,7 @@ class Objectives:
         return ages
 
     def figures(self, model: str) -> FreshnessView | None:
-        """Figures to note. None without a verdict since, or within a second of the last note."""
+        """Figures to publish; None without a new verdict, or within a second of the last ones."""
         now = self.timer()
         if model not in self._has_news or now - self._noted.get(model, -NOTED_S) < NOTED_S:
             return None
@@ -163,18 +146,14 @@ def ages_s(
 
 @dataclass(slots=True)
 class RecentAges:
-    """Ages of the records of the last minute."""
-
     _blocks: deque[tuple[float, NDArray[np.float64]]] = field(
         default_factory=lambda: deque(maxlen=RECENT_BLOCKS)
     )
 
     def add(self, at_s: float, ages: NDArray[np.float64]) -> None:
-        """Remember the ages of a unit."""
         self._blocks.append((at_s, ages))
 
     def within(self, now_s: float) -> NDArray[np.float64]:
-        """Ages not older than a minute."""
         while self._blocks and now_s - self._blocks[0][0] > RECENT_S:
             self._blocks.popleft()
         return np.concatenate([ages for _, ages in self._blocks]) if self._blocks else np.zeros(0)

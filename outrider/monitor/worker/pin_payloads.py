@@ -1,7 +1,4 @@
-"""Keeping of payloads that flagged records refer to.
-
-With Outrider's own objects, before the flags are stored.
-"""
+"""Keeping of payloads that flagged records refer to, before the flags are stored."""
 
 import logging
 from collections.abc import Iterable
@@ -18,7 +15,7 @@ log = logging.getLogger("outrider.worker")
 
 
 def keep_flagged(journal: Journal, payloads: Payloads, effects: Effects) -> None:
-    """Keep the referenced payloads of newly flagged records. Payloads already gone are logged."""
+    """Keep the payloads of newly flagged records; missing ones are logged."""
     if not payloads.may_refer or not effects.flags:
         return
     places = {*effects.flags.select("seq", "row"), *effects.members.select("seq", "row")}

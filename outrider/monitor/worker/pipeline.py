@@ -1,7 +1,4 @@
-"""Pipeline of one unit of records: answer, judge, ask, count.
-
-Returns effects; commits nothing.
-"""
+"""Pipeline of one unit of records: answer, judge, ask, count. Returns effects; commits nothing."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -57,8 +54,6 @@ CHAMPION = "champion"
 
 
 class Pipeline:
-    """Judges units of one model."""
-
     def __init__(
         self,
         name: str,
@@ -80,19 +75,14 @@ class Pipeline:
         self._host = host
         self.slots: dict[str, SlotState] = {CHAMPION: SlotState()}
         self.standing = SamplingState()
-        """Where the sampling of the champion's stream stands."""
         self.layouts = LayoutBook(classes=known_classes(settings))
-        """Bins of the profiles' columns."""
         self.stated = StatedValues(name)
-        """Slices, versions, groups, answers and labels that are counted by name."""
         self.remember(self.stated)
         self.seen = SeenNames()
-        """Versions, prompts and clients that records have stated."""
         self.rotations: list[Rotation] = []
-        """Where other entities were sampled than before, in order."""
+        """Changes of the sampled entities, in order."""
 
     def remember(self, stated: StatedValues) -> None:
-        """Take over stored books, and declare values that need no place."""
         stated.book(VERSION).declare(self.stated.book(VERSION).declared)
         stated.book(SLICE).declare(self._settings.slices)
         for dimension in (ANSWER, LABEL):
@@ -101,22 +91,20 @@ class Pipeline:
 
     @property
     def unit_rows(self) -> int:
-        """Rows that blocks are joined to. Fewer where their payloads would not fit together."""
+        """Rows that blocks are joined to, fewer where payloads would not fit together."""
         return min(UNIT_ROWS, self.payloads.rows_at_once)
 
     @property
     def period_us(self) -> int:
-        """Time for which one sample of entities stands."""
         return period_us(context_s(offered.window) for offered in self.offered if offered.window is not None)
 
     @property
     def offered(self) -> list[Offered]:
-        """Assertions and live tests of this model."""
         return self._host.offered.get(self.name, [])
 
     @property
     def suspended(self) -> dict[str, int]:
-        """End of each suspension of the champion's assertions, by name. In µs of receive time."""
+        """End of each suspension of the champion's assertions in µs of receive time, by name."""
         return self.slots[CHAMPION].suspended
 
     # ---- a unit with records ---------------------------------------------------------------------------
@@ -137,20 +125,8 @@ class Pipeline:
     ) -> Work[Effects]:
         """Effects of the records of a unit at one slot.
 
-        Parameters
-        ----------
-        version
-            Whose answers are judged; None where the model has no replica.
-        predictions
-            Its answers to each row of ``batch``.
-        digests
-            Content digests of ``batch``; given for the champion, whose slot registers the records.
-        may_test
-            False sheds live tests (backlog); their sampled questions are counted as shed.
-        stored
-            Answers of other slots to the same records, by slot.
-        names
-            How counts name registered records, see :meth:`RecordLocations.registered_as`.
+        ``digests`` are given for the champion, whose slot registers the records; ``stored`` are
+        answers of other slots; ``may_test=False`` counts sampled questions as shed.
         """
         unit = locations.unit
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot), version=version)
@@ -213,13 +189,6 @@ class Pipeline:
         *,
         cut: Mapping[str, NDArray[np.bool_]] | None = None,
     ) -> None:
-        """Gather judged records for the profiles of a slot.
-
-        Parameters
-        ----------
-        cut
-            By input: texts that lost tokens, shape (records,), where the model says.
-        """
         gathered = self._state(slot).profiles
         for part in judged.parts:
             own = locations if part.rows is None else locations.take(part.rows)
@@ -230,7 +199,7 @@ class Pipeline:
             gathered.add(batch, own.seq, own.unit.received, own.slices if self._settings.slice_by else None)
 
     def _write_profiles(self, effects: Effects, unit: Unit, *, is_last: bool = False) -> bool:
-        """Add the profiles of minutes that are over; True where there were any."""
+        """Add the profiles of finished minutes; True where there were any."""
         found = self._state(effects.slot).profiles.drain(
             effects.slot,
             self.layouts,
@@ -250,16 +219,12 @@ class Pipeline:
         *,
         timings: Timings,
     ) -> None:
-        """Add verdicts of assertions on answered records.
-
-        With what the passing of time releases.
-        """
+        """Add verdicts of assertions on answered records, with what time releases."""
         at_once(self._check(effects, judged, locations, version, None, timings=timings))
 
     def judged(
         self, slot: str, batch: Batch, outputs: Outputs | None, stored: Mapping[str, Batch]
     ) -> JudgedRecords | None:
-        """The records with the answers under judgement; None where there are none."""
         if owner_of(slot) == CHAMPION:
             return JudgedRecords.of(batch, outputs)
         return (
@@ -267,11 +232,10 @@ class Pipeline:
         )
 
     def versions(self, slot: str, judged: Batch, version: str | None) -> list[str | None]:
-        """Judged version of every record."""
         return judged_versions(judged, version, recorded=owner_of(slot) == CHAMPION)
 
     def due_at(self, slot: str) -> list[Offered]:
-        """Assertions that run at a slot. Behind the last of their judges, in the judges' order."""
+        """Assertions that run at a slot, after the last of their judges."""
         order = [f"{PREFIX}{name}" for name in self._settings.judges]
         here = []
         for offered in self.offered:
@@ -330,7 +294,6 @@ class Pipeline:
         views: Mapping[str, Views | Failure],
         live: Mapping[str, NDArray[np.int64]],
     ) -> HostVerdicts:
-        """Verdicts of those assertions that are not suspended."""
         running = [o for o in due if not self.slots[slot].is_suspended(o.name, locations.unit.received_us)]
         names = [o.name for o in running if o.window is None or o.name in views]
         of_running = {name: views[name] for name in names if name in views}
@@ -343,7 +306,6 @@ class Pipeline:
         views: Mapping[str, Views | Failure],
         locations: RecordLocations,
     ) -> None:
-        """Add what assertions found; evidence says what the slot has to remark."""
         by_name = {o.name: o for o in self.offered}
         effects.ran |= verdicts.found.keys() - {failure.name for failure in verdicts.failures}
         for name, found in verdicts.found.items():
@@ -355,10 +317,7 @@ class Pipeline:
     # ---- live tests ------------------------------------------------------------------------------------
 
     def asking(self, effects: Effects, unit: Unit, *, may_ask: bool) -> Asking | None:
-        """Advance the budgets of live tests by a unit's blocks.
-
-        None where nobody set them up.
-        """
+        """Advance the budgets of live tests by a unit's blocks; None without live tests."""
         if self.live_budget is None:
             return None
         asking = Asking(probabilities(self.live_budget, unit), may_ask)
@@ -367,14 +326,12 @@ class Pipeline:
         return asking
 
     def live_tests(self, slot: str, now_us: int) -> list[str]:
-        """Live tests that are not suspended in a slot."""
         state = self.slots[slot]
         return [
             o.name for o in self.offered if o.kind == "live_test" and not state.is_suspended(o.name, now_us)
         ]
 
     def _sample(self, effects: Effects, asking: Asking, locations: RecordLocations) -> QuestionSample:
-        """Records that live tests ask about; none when they must wait for everything else."""
         names = self.live_tests(effects.slot, locations.unit.received_us)
         sample = draw(names, asking, locations, seed=self._seed)
         if sample.size and not (asking.may_ask and self.time.allows()):
@@ -390,7 +347,7 @@ class Pipeline:
         locations: RecordLocations,
         sample: QuestionSample,
     ) -> Work[list[Failure]]:
-        """Let the replica answer all copies at once, and the host check the answers; failures at that."""
+        """Ask the replica about all copies at once, and the host about the answers; returns failures."""
         began = time.perf_counter()
         answers: dict[str, CaseAnswers] = {}
         asked = together(found.questions)
@@ -413,10 +370,7 @@ class Pipeline:
         return failures
 
     def strike(self, effects: Effects, failures: Sequence[Failure], now_us: int) -> None:
-        """Count failures of assertions.
-
-        Suspend those with too many in the window, for this slot.
-        """
+        """Count failures of assertions, and suspend for this slot those with too many in the window."""
         slot = effects.slot
         for failure in failures:
             strike = {"model": self.name, "slot": slot, "assertion": failure.name, "at_us": now_us}
@@ -430,7 +384,7 @@ class Pipeline:
     # ---- time that passes ------------------------------------------------------------------------------
 
     def pass_time(self, slot: str, unit: Unit, timings: Timings) -> Effects | None:
-        """Effects of a unit without records at one slot. None where time changes nothing."""
+        """Effects of a unit without records at one slot; None where time changes nothing."""
         effects = Effects(self.name, slot, unit.last_seq, owner=owner_of(slot))
         if unit.step_us:
             # No time before a step of the clock can be compared with one behind it.
@@ -444,7 +398,6 @@ class Pipeline:
         return effects if changes else None
 
     def shift_clock(self, effects: Effects, by_us: int) -> None:
-        """Shift a slot's times by a step of the clock."""
         effects.step_us = by_us
         self.slots[effects.slot].step(by_us)
         if effects.slot == CHAMPION:
@@ -455,10 +408,8 @@ class Pipeline:
                 effects.live_budget = self.live_budget.to_dict()
 
     def close_windows(self, effects: Effects, unit: Unit, timings: Timings) -> Effects:
-        """Judge the windows' rest at a slot and begin anew.
-
-        ``unit`` is skipped. Adds to ``effects`` and returns them.
-        """
+        """Judge what the windows still hold at a slot, and restart them after the skipped
+        ``unit``; adds to ``effects``."""
         state = self._state(effects.slot)
         state.restarted_us = unit.received_us
         due = [o for o in self.due_at(effects.slot) if o.window in state.windows]
@@ -469,7 +420,7 @@ class Pipeline:
         return effects
 
     def _rotate(self, effects: Effects, unit: Unit, timings: Timings) -> bool:
-        """Let the windows of a slot begin anew where other entities were sampled from this unit on."""
+        """Restart the windows of a slot where other entities are sampled from this unit on."""
         state = self._state(effects.slot)
         last = rotation_before(self.rotations, unit.first_seq)
         if last is None or effects.slot == BACKFILL or last.seq <= state.rotated_seq:
@@ -481,7 +432,7 @@ class Pipeline:
         return True
 
     def _release(self, effects: Effects, unit: Unit, timings: Timings) -> bool:
-        """Judge what windows release by the end of a unit without new records; True where there was any."""
+        """Judge what windows release by the end of a unit; True where there was any."""
         due = [o for o in self.due_at(effects.slot) if o.window is not None]
         views = self._state(effects.slot).views_at(due, unit.received_us)
         return self._check_views(effects, unit, due, views, timings)
@@ -494,7 +445,6 @@ class Pipeline:
         views: Mapping[str, Views | Failure],
         timings: Timings,
     ) -> bool:
-        """Judge views that no new record gave; True where there were any."""
         if not views:
             return False
         nothing = Batch.from_columns({}, model=self.name, rows=0)
@@ -510,12 +460,11 @@ class Pipeline:
 
 
 def owner_of(slot: str) -> str:
-    """Slot whose answers are judged at a slot. Judges and the backfill speak of the champion's."""
+    """Slot whose answers are judged at a slot: judges and backfill judge the champion's."""
     return CHAMPION if slot == BACKFILL or slot.startswith(PREFIX) else slot
 
 
 def known_classes(settings: ModelSettings) -> dict[str, list[str]]:
-    """Declared classes of a model as text, by column."""
     if not settings.classes:
         return {}
     names = [str(one) for one in settings.classes]
@@ -523,7 +472,6 @@ def known_classes(settings: ModelSettings) -> dict[str, list[str]]:
 
 
 def _with_versions(batch: Batch, versions: Sequence[str | None]) -> Batch:
-    """Records with the version that answered each."""
     table = batch.to_arrow()
     at, told = table.schema.get_field_index("version"), pa.array(versions, pa.string())
     if table.column(at).equals(told):
@@ -532,12 +480,10 @@ def _with_versions(batch: Batch, versions: Sequence[str | None]) -> Batch:
 
 
 def _judges_of(offered: Offered) -> list[str]:
-    """Slots of the LLM judges whose answers an assertion needs."""
     return [name for name in offered.needs if name.startswith(PREFIX)]
 
 
 def _with_evidence(found: Findings, remark: dict[str, Any]) -> Findings:
-    """Findings whose evidence has a remark beside it."""
     if not len(found.row):
         return found
     given = found.evidence or [None] * len(found.row)

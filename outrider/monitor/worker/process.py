@@ -1,8 +1,7 @@
-"""Worker.
+"""Worker: reads the journal from its cursors, judges unit by unit, commits each in one transaction.
 
-Reads the journal from its cursors, judges unit by unit, commits each in one transaction. It is crash-only:
-whatever fails outside user code ends the process, and the next one continues from the committed cursors;
-windows continue from their last checkpoint and the blocks behind it.
+Crash-only: a failure outside user code ends the process, and the next one continues from the committed
+cursors and window checkpoints.
 """
 
 import argparse
@@ -18,6 +17,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from outrider.dataops.alarms.incidents import IncidentBook
+from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger.first_seen import note_configuration
 from outrider.dataops.ledger.profiles import FIRST_ROWS
@@ -35,7 +35,6 @@ from outrider.monitor.process.late_pandas import keep_pandas_out
 from outrider.monitor.process.logs import RecordLog, set_up
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.registry.registration import Registration
-from outrider.monitor.settings.alarm_rule import alarm_rule
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import open_payloads
 from outrider.monitor.settings.reload import Serving, note_serving, read_state
@@ -64,25 +63,19 @@ log = logging.getLogger("outrider.worker")
 
 IDLE_S = 0.01
 REST_S = 0.03
-"""How often blocks are looked for at rest, where no bell rings for them."""
+"""Polling interval at rest without a bell."""
 REFRESH_S = 0.25
 UNCHANGED_S = 1.0
-"""How often the registry is read although nothing was committed."""
+"""Polling interval of the registry without commits."""
 WAKEFUL_S = 1.0
-"""How long after work everything is looked at again and again."""
+"""Time after work in which everything is polled."""
 
 
 class Worker:
     """Judges every model of the configuration, one unit at a time.
 
-    Parameters
-    ----------
-    journal
-        Opened read-only: intake is its one writer.
-    told
-        Called once, when all versions are loaded or known not to load.
-    bell
-        Ends a wait of ``engines`` when there are blocks; None to look for them.
+    ``journal`` is read-only; ``told`` is called once when all versions are loaded or known not to load;
+    ``bell`` ends a wait of ``engines``.
     """
 
     def __init__(
@@ -140,7 +133,6 @@ class Worker:
     # ---- the loop --------------------------------------------------------------------------------------
 
     def run(self, stop: threading.Event) -> None:
-        """Work until ``stop`` is set; ends behind a committed unit."""
         while not stop.is_set():
             self._blocks.has_changed()
             if self.step():
@@ -149,7 +141,7 @@ class Worker:
                 self._rest(stop)
 
     def _rest(self, stop: threading.Event) -> None:
-        """Wait; after a while without work only for blocks and events, since looking for more costs."""
+        """Wait; after a while without work only for blocks and events."""
         is_woken = self.engines.wait(IDLE_S)
         now = time.monotonic()
         if now - self._worked < WAKEFUL_S:
@@ -161,10 +153,7 @@ class Worker:
             is_woken = self._blocks.has_changed() or self.engines.wait(pause_s)
 
     def step(self) -> bool:
-        """Judge at most one unit per slot; report any work.
-
-        As far as there is time for it.
-        """
+        """Judge at most one unit per slot as time allows; returns any work."""
         self._poll_events()
         self._refresh()
         busy, objectives, paused = False, self.context.objectives, self._registry.paused
@@ -187,7 +176,6 @@ class Worker:
         return busy or self._backfills.step(resting=resting | judging)
 
     def _poll_events(self) -> None:
-        """Take answers and loads from the engines, and let loaded champions answer from now on."""
         self.context.inference.poll_events()
         for champion in self._champions.values():
             champion.swap_champion()
@@ -213,14 +201,12 @@ class Worker:
         self._gauges.publish(self._registry.paused)
 
     def _tell_once(self) -> None:
-        """Tell that all versions are loaded, or known not to load."""
         versions = self.context.versions
         if self._told is not None and self._looked and all(one.is_whole for one in versions.values()):
             self._told(versions)
             self._told = None
 
     def start(self) -> None:
-        """Start the host, load the models and restore the slots."""
         self._host.start()
         for name in self.context.pipelines:
             self._recovery.register(name, self._host.errors.get(name, []))
@@ -241,7 +227,6 @@ class Worker:
 
 
 def open_pipelines(settings: Settings, host: HostClient) -> dict[str, Pipeline]:
-    """Pipeline of every model."""
     # One budget for all: a live test of one model may not hold up another model either.
     time_budget = TimeBudget()
     return {
@@ -255,14 +240,12 @@ def open_pipelines(settings: Settings, host: HostClient) -> dict[str, Pipeline]:
 
 
 def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBook]:
-    """Incidents of every model."""
-    rule = alarm_rule(settings)
+    rule = settings.flags.fill(AlarmRule)
     targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 
 
 def digest_of(settings: Settings) -> str:
-    """Short digest of a configuration."""
     return blake2b(repr(settings).encode(), digest_size=4).hexdigest()
 
 
@@ -277,7 +260,6 @@ def serving(versions: Mapping[str, ShadowVersions], loaded_s: float) -> Serving:
 
 
 def main() -> None:
-    """Entry point of the process."""
     die_with_parent()
     parser = argparse.ArgumentParser(prog="outrider.monitor.worker")
     parser.add_argument("--config", type=Path, required=True)

@@ -1,5 +1,3 @@
-"""Recovery of a worker's strikes, sampling, budgets and windows after a start."""
-
 import logging
 from collections.abc import Sequence
 
@@ -28,19 +26,16 @@ from .slot_state import SUSPENSION_S, window_digest
 
 log = logging.getLogger("outrider.worker")
 RESTORED_STRIKES = 1000
-"""Latest failures read after a restart: far more than suspensions let happen in one strike window."""
+"""Latest failures read after a restart: more than suspensions allow in one strike window."""
 
 
 class Recovery:
-    """Restores the state of models and slots from the stores."""
-
     def __init__(self, context: WorkerContext, commits: Commits, backfills: Backfills) -> None:
         self._context = context
         self._commits = commits
         self._backfills = backfills
 
     def blame(self, found: InterruptedTasks) -> None:
-        """Count the last worker's end against its last assertion."""
         if found.model not in self._context.pipelines:
             return
         if (name := found.culprit) is None:
@@ -60,7 +55,6 @@ class Recovery:
         log.error("model %s: the worker ended during assertion %s: %s", found.model, name, verdict)
 
     def register(self, name: str, errors: Sequence[str]) -> None:
-        """Store the host's assertions of a model, and load errors."""
         offered = self._context.pipelines[name].offered
         with write(self._context.engine) as connection:
             take_back(connection, name)
@@ -71,7 +65,7 @@ class Recovery:
         self._context.incidents[name].live = {o.name: o.revision for o in offered if o.kind == "live_test"}
 
     def restore(self, name: str) -> None:
-        """Continue strikes, sampling and budgets from where the champion's cursor stands."""
+        """Restore strikes, sampling and budgets at the champion's cursor."""
         pipeline, engine = self._context.pipelines[name], self._context.engine
         self._restore_strikes(pipeline)
         with engine.connect() as connection:
@@ -89,7 +83,6 @@ class Recovery:
                 pipeline.live_budget.restore(state)
 
     def rebuild_windows(self, name: str, slot: str) -> None:
-        """Restore the windows of a slot as before the restart."""
         engine, pipeline = self._context.engine, self._context.pipelines[name]
         borders = champion_borders(engine, name)
         if borders and slot == CHAMPION:
@@ -107,7 +100,6 @@ class Recovery:
         state.restarted_us, state.rotated_seq = restarted_us, 0 if last is None else last.seq
 
     def _restore_strikes(self, pipeline: Pipeline) -> None:
-        """Restore the champion's strikes and suspensions."""
         steps = self._context.journal.steps()
         since = steps[-1].seq if steps else -1  # times before a step say nothing behind it
         with self._context.engine.connect() as connection:

@@ -1,6 +1,6 @@
 """Registry follower: versions, slots, pauses and suspensions in the stream.
 
-Suspensions that people made hold for every slot, those by strikes for the slot where these fell.
+Suspensions by people hold for every slot, those by strikes for one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,11 @@ from .shadow_versions import ENDED_UNTIL_RETIRED
 
 
 class SuspensionFollower:
-    """Suspensions by people, as the slots apply them."""
-
     def __init__(self, pipelines: Mapping[str, Pipeline]) -> None:
         self._pipelines = pipelines
         self._by_hand: dict[str, dict[str, int]] = {name: {} for name in pipelines}
 
     def follow(self, connection: Connection) -> None:
-        """Apply suspensions and resumptions by people."""
         found = suspensions(connection)
         for name, pipeline in self._pipelines.items():
             self._follow(pipeline, [one for one in found if one.model == name])
@@ -53,31 +50,20 @@ class SuspensionFollower:
 
 
 class RegistryFollower:
-    """Follower of people, trainer and configuration, between units only.
-
-    Attributes
-    ----------
-    paused
-        What people have paused.
-    """
-
     def __init__(self, context: WorkerContext, registration: Registration) -> None:
         self.paused = Paused()
         self._context = context
         self._registration = registration
         self._suspensions = SuspensionFollower(context.pipelines)
         self._disabled: dict[str, dict[Why, dict[str, str]]] = {name: {} for name in context.pipelines}
-        """Versions that are not asked or owe answers, as the database has them."""
+        """Versions that are not asked or owe answers, as stored."""
 
     def is_registered(self, model: str) -> bool:
-        """True where any version of a model is known. Before, its records wait in the journal."""
+        """True where any version of a model is known; until then its records wait in the journal."""
         return model not in self._registration.unregistered
 
     def read(self) -> None:
-        """Read suspensions, pauses and wanted versions.
-
-        New versions begin to load, unwanted ones are dropped.
-        """
+        """Read suspensions, pauses and wanted versions; load new versions and drop unwanted ones."""
         self._registration.update()
         with self._context.engine.connect() as connection:
             self._suspensions.follow(connection)
@@ -93,7 +79,7 @@ class RegistryFollower:
             versions.keep(champion, sorted(v for v in challengers if (name, v) not in over))
 
     def update_slots(self) -> list[tuple[str, str]]:
-        """Open cursors of new challengers and close gone slots. Returns the closed slots."""
+        """Open cursors of new challengers and close removed slots, which are returned."""
         closed = []
         for name, pipeline in self._context.pipelines.items():
             slots = [CHAMPION, *self._context.versions[name].challengers]
@@ -111,7 +97,7 @@ class RegistryFollower:
         return closed
 
     def follow_champions(self) -> list[str]:
-        """Let incidents follow the champions; returns the models with another one."""
+        """Move incidents to the champions; returns the models with a new one."""
         incidents, swapped = self._context.incidents, []
         for name, versions in self._context.versions.items():
             if incidents[name].version != versions.champion:
@@ -120,13 +106,11 @@ class RegistryFollower:
         return swapped
 
     def forget_windows(self, model: str) -> None:
-        """Drop the stored windows of slots that are gone."""
         slots = [CHAMPION, *self._context.versions[model].challengers, BACKFILL]
         with write(self._context.engine) as connection:
             forget_windows(connection, model, keep=slots)
 
     def retire_ended(self) -> None:
-        """Retire challengers that ended a process twice, with an incident."""
         for name, versions in self._context.versions.items():
             while versions.to_retire:
                 version, reason = versions.to_retire.popitem()
@@ -137,7 +121,6 @@ class RegistryFollower:
                         self._context.incidents[name].retired(connection, version, why, now_us=now_us())
 
     def note_disabled(self) -> None:
-        """Store versions that are disabled or owe answers, with reasons."""
         for name, versions in self._context.versions.items():
             found: dict[Why, dict[str, str]] = {
                 "left_out": {**versions.failures},
@@ -153,7 +136,7 @@ class RegistryFollower:
             self._disabled[name] = found
 
     def _open_cursor(self, model: str, slot: str) -> int:
-        """Committed cursor of a slot; a new challenger starts where the champion is."""
+        """Committed cursor of a slot; a new challenger starts at the champion's."""
         with write(self._context.engine) as connection:
             at = cursor(connection, model, slot)
             if not at and slot != CHAMPION:

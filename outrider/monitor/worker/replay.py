@@ -1,7 +1,7 @@
-"""Replay: judge stored traffic again.
+"""Replay: judge stored traffic again with other revisions.
 
-Other revisions over the same records and the same stored answers. Flags are a function of journal, stored
-answers and revisions, so a replay of the revision that ran live finds exactly the flags that it found live.
+Flags are a function of journal, stored answers and revisions, so the live revision finds exactly its live
+flags.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine
 
 from outrider.assertions import Assertion, Batch
-from outrider.assertions.window_state import View
+from outrider.assertions.windows.state import View
 from outrider.dataops.flags import stored_flags as flags
 from outrider.dataops.flags.registered_assertions import revisions_by_name
 from outrider.dataops.journal.journal import Journal
@@ -44,11 +44,10 @@ from .slot_state import SlotState
 from .stages.work import Timings
 
 NEVER = HostSettings(strikes=2**31 - 1)
-"""A replay suspends nothing: each unit is judged whatever failed before."""
+"""A replay suspends nothing."""
 
 
 def offered(assertions: Sequence[Assertion]) -> list[Offered]:
-    """Manifest of assertions that run in this process."""
     return [
         Offered(j.name, j.revision, j.level, j.description, j.owner, "assertion", j.window, needs=j.needs)
         for j in assertions
@@ -56,7 +55,7 @@ def offered(assertions: Sequence[Assertion]) -> list[Offered]:
 
 
 class InProcess:
-    """Runner of assertions in this process. The user's own command runs the user's own code."""
+    """Runner of assertions in this process: the user's own command runs the user's own code."""
 
     def __init__(self, model: str, assertions: Sequence[Assertion]) -> None:
         self._assertions = {judge.name: judge for judge in assertions}
@@ -71,7 +70,6 @@ class InProcess:
         seq: NDArray[np.int64] | None = None,  # noqa: ARG002
         views: Mapping[str, Sequence[View]] | None = None,
     ) -> HostVerdicts:
-        """Verdicts of the named assertions. An assertion that raises gives none."""
         verdicts = HostVerdicts()
         for name in assertions:
             judge = self._assertions[name]
@@ -92,11 +90,10 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Stretch of stored traffic.
+    """Blocks after ``after`` up to ``until``, and flags of records from ``since_us`` on.
 
-    Blocks behind ``after`` up to ``until``; flags of records from ``since_us`` on. ``gaps`` are what the
-    champion skipped, as far as it is judged by now; flags of records up to block ``expired`` are not
-    compared: not all of their payloads are there any more.
+    ``gaps`` are what the champion skipped and is judged by now; flags up to block ``expired`` are not
+    compared, because payloads are gone.
     """
 
     after: int
@@ -108,16 +105,13 @@ class Stretch:
 
 @dataclass(slots=True)
 class Replayed(ledger.FlagRows):
-    """Findings of a replay."""
-
     records: int = 0
     unanswered: int = 0
     failures: dict[str, str] = field(default_factory=dict)
-    """First failure of each assertion that gave no verdict on some unit."""
     failed_units: dict[str, int] = field(default_factory=dict)
 
     def fired(self) -> dict[str, set[tuple[str, str]]]:
-        """By assertion: flag subjects as (record id, identity without the revision)."""
+        """Flag subjects by assertion, as (record id, identity without the revision)."""
         found: dict[str, set[tuple[str, str]]] = {}
         for assertion, record, version in self.flags.select("assertion", "record_id", "version"):
             found.setdefault(assertion, set()).add((record, version or ""))
@@ -133,15 +127,7 @@ def stretch(
     gaps: Sequence[SkippedBlocks] = (),
     expired: int = 0,
 ) -> Stretch:
-    """Stretch that gives the flags since a time.
-
-    With the earlier blocks that windows need as context.
-
-    Parameters
-    ----------
-    expired
-        Last block of which payloads have expired; windows have their whole context some time behind it.
-    """
+    """Stretch that gives the flags since a time, with the earlier blocks that windows need as context."""
     spans = [context_s(judge.window) for judge in assertions if judge.window is not None]
     span_us = int(max(spans, default=0.0) * 1e6)
     whole = journal.read(expired, limit=1) if expired else []
@@ -153,7 +139,6 @@ def stretch(
 
 
 def skipped(engine: Engine, model: str) -> list[SkippedBlocks]:
-    """Skipped ranges of a model's champion."""
     with engine.connect() as connection:
         return backfill.gaps(connection, model)
 
@@ -173,16 +158,8 @@ def replay(
 ) -> Replayed:
     """Judge stored records with the given assertions; changes nothing.
 
-    Parameters
-    ----------
-    which
-        From :func:`stretch`.
-    slot
-        ``champion``, or the version of a challenger whose answers are judged.
-    again
-        Asks versions again in place of their stored answers: equal within the noise of the hardware only.
-    payloads
-        Opens the payloads of the model; records whose payloads are gone count as unanswered.
+    ``again`` asks versions in place of their stored answers, equal within hardware noise; records whose
+    payloads are gone count as unanswered.
     """
     pipeline = Pipeline(
         model,
@@ -220,24 +197,20 @@ def replay(
 
 @dataclass(frozen=True, slots=True)
 class BlockRun:
-    """Blocks judged one after the other at one slot. Behind ``after`` up to ``until``."""
+    """Blocks judged in order at one slot, after ``after`` up to ``until``."""
 
     slot: str
     after: int
     until: int
     borders: Sequence[tuple[int, str]]
-    """Behind which block which version was champion."""
+    """Champion version after each block."""
     skipped_us: int = 0
-    """When they were skipped, to be judged later; 0 is never."""
     leaves_us: int | None = None
-    """When the windows began anew behind them; None where they go on."""
+    """Time at which the windows restarted after them; None where they continue."""
 
 
 def runs(which: Stretch, slot: str, borders: Sequence[tuple[int, str]]) -> Iterator[BlockRun]:
-    """Runs of the stream between its jumps, then skipped ranges.
-
-    On the latter the champion alone is judged.
-    """
+    """Runs of the stream between its jumps, then skipped ranges, where the champion alone is judged."""
     jumps = {gap.after_seq: gap.created_us for gap in which.gaps}
     for after, until in backfill.stretches(which.gaps, which.after, which.until):
         yield BlockRun(slot, after, until, borders, leaves_us=jumps.get(until))
@@ -263,32 +236,28 @@ def _take(result: Replayed, effects: Effects, which: Stretch) -> None:
 
 
 def judged_until(engine: Engine, model: str, slot: str) -> int:
-    """Last block whose verdicts are committed. Later blocks are the running worker's."""
+    """Last block whose verdicts are committed; later ones are the running worker's."""
     with engine.connect() as connection:
         return cursor(connection, model, slot)
 
 
 def records_in(journal: Journal, model: str, which: Stretch) -> int:
-    """Records of a stretch."""
     return journal.count_records(which.after, which.until, model=model)
 
 
 def count_expired(engine: Engine, model: str, expired: int, *, since_us: int) -> int:
-    """Number of records since a time in partly expired blocks."""
     with engine.connect() as connection:
         return count_records(connection, model, until=expired, since_us=since_us)
 
 
 def versions_in(engine: Engine, model: str) -> list[str]:
-    """Versions that were champion at some time."""
     return sorted({version for _, version in champion_borders(engine, model)})
 
 
 def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], found: Replayed) -> int:
-    """Store a replay's findings; return the number of new flags.
+    """Store a replay's findings next to the flags of other revisions; returns the number of new flags.
 
-    Beside the flags of other revisions. Flags that are there stay as they are; the exact counters keep what
-    was counted live.
+    Counters keep what was counted live.
     """
     with write(engine) as connection:
         return flags.add_replayed(connection, model, offered(assertions), found, now_us=now_us())
@@ -297,7 +266,7 @@ def write_back(engine: Engine, model: str, assertions: Sequence[Assertion], foun
 def stored_flags(
     engine: Engine, model: str, assertion: str, revision: str, which: Stretch, *, slot: str = CHAMPION
 ) -> set[tuple[str, str]]:
-    """Stored flags of one revision in a stretch. As (record id, judged version)."""
+    """Stored flags of one revision in a stretch, as (record id, judged version)."""
     with engine.connect() as connection:
         found = flags.stored_flags(
             connection, model, assertion, revision,
@@ -313,7 +282,6 @@ def stored_flags(
 
 
 def stored_revisions(engine: Engine, model: str) -> dict[str, list[str]]:
-    """Revisions by assertion that the database knows, the newest last."""
     with engine.connect() as connection:
         return revisions_by_name(connection, model)
 
@@ -357,7 +325,7 @@ def _check_with_judges(
     version: str | None,
     effects: Effects,
 ) -> None:
-    """The assertions that need judges, on what these answered live."""
+    """Run the assertions that need judges on the judges' live answers."""
     answers = judge_answers(engine, locations.unit, judged.batch)
     for slot in answers:
         found = Effects(effects.model, slot, effects.seq, owner=owner_of(slot))

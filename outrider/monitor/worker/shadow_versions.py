@@ -1,7 +1,5 @@
-"""Versions of one model in the stream.
-
-Wanted, loaded, champion of the next unit, or disabled with a reason.
-"""
+"""Versions of one model in the stream: wanted, loaded, champion of the next unit, or disabled with a
+reason."""
 
 import logging
 from collections import deque
@@ -15,37 +13,25 @@ log = logging.getLogger("outrider.shadow")
 FAILED_UNITS_UNTIL_OUT = 3
 ENDED_UNTIL_OUT = 3
 ENDED_WITHIN_S = 3600.0
-"""A champion that ends or holds up its process this often within this time is not asked again."""
+"""Period in which a champion that ends or holds up its process this often is no longer asked."""
 ENDED_UNTIL_RETIRED = 2
-"""Of a challenger, which is retired then."""
+"""Ends after which a challenger is retired."""
 
 
 @dataclass(slots=True)
 class WantedVersion:
-    """State of a wanted version."""
-
     is_loaded: bool = False
     failed_units: int = 0
     ended: deque[float] = field(default_factory=deque)
-    """When it held up or ended its process."""
+    """Times at which it held up or ended its process."""
 
 
 class ShadowVersions:
-    """The versions of one model that run beside production.
+    """Versions of one model beside production.
 
-    Versions are loaded while others answer; a champion takes over between two units, once it is loaded or it
-    is known that it cannot be.
-
-    Attributes
-    ----------
-    champion
-        The version that answers the next unit.
-    failures
-        Versions that are not asked, and why.
-    owing
-        Versions that have not answered the last unit that they were asked about, and why.
-    to_retire
-        Challengers that held up or ended a process twice, and how, for the registry.
+    Versions load while others answer; a champion takes over between two units, once it is loaded or known
+    not to load. ``owing`` versions have not answered their last unit; ``to_retire`` are challengers that
+    ended a process twice.
     """
 
     def __init__(self, model: str, engines: EngineGroups, *, clock: Callable[[], float]) -> None:
@@ -62,17 +48,15 @@ class ShadowVersions:
 
     @property
     def versions(self) -> list[str]:
-        """Versions that are asked, now or once loaded."""
         return sorted(self._wanted.keys() - self.failures.keys())
 
     @property
     def challengers(self) -> list[str]:
-        """Challengers among these."""
         return [version for version in self._challengers if version not in self.failures]
 
     @property
     def is_ready(self) -> bool:
-        """True where the next unit's version is known. At first the champion has to be loaded."""
+        """True where the next unit's version is known; at first the champion has to load."""
         return self.champion is not None or self._next is None
 
     @property
@@ -81,10 +65,7 @@ class ShadowVersions:
         return self.is_ready and all(self.is_settled(version) for version in (self._next, *self._wanted))
 
     def keep(self, champion: str | None, challengers: list[str]) -> None:
-        """Load missing versions and drop unwanted ones.
-
-        A champion stays until it is replaced.
-        """
+        """Load missing versions and drop unwanted ones; a champion stays until replaced."""
         self._next, self._challengers = champion, challengers
         wanted = {version for version in (champion, self.champion, *challengers) if version is not None}
         for version in self._wanted.keys() - wanted:
@@ -97,13 +78,8 @@ class ShadowVersions:
             self._engines.load((self._model, version))
 
     def loaded(self, version: str, failure: str, *, is_end: bool = False) -> None:
-        """A version is in memory, or cannot be: ``failure`` says why.
-
-        Parameters
-        ----------
-        is_end
-            Whether loading it held up or ended its process; a challenger is loaded once more then.
-        """
+        """Note a version as loaded, or failed; a challenger whose load ended its process is loaded
+        once more."""
         standing = self._wanted.get(version)
         if standing is None:
             return
@@ -120,7 +96,7 @@ class ShadowVersions:
             self._engines.unload((self._model, version))  # a process without any version ends
 
     def swap_champion(self) -> bool:
-        """Swap the champion if the wanted one can answer; report changes. From the next unit on."""
+        """Swap the champion from the next unit on if the wanted one can answer; returns changes."""
         if self._next == self.champion or not self.is_settled(self._next):
             return False
         self.champion = self._next
@@ -132,14 +108,13 @@ class ShadowVersions:
         return standing is None or standing.is_loaded or version in self.failures
 
     def is_asked(self, version: str | None) -> bool:
-        """True for a version that can be asked now."""
         standing = self._wanted.get(version or "")
         return standing is not None and standing.is_loaded and version not in self.failures
 
     def answered(self, version: str, answer: AskAnswer) -> None:
         """Count a unit's answer; disable a version after several failures.
 
-        A failure is an answer without outputs; one that is owed is none, and asked for again.
+        An owed answer is no failure and is asked again.
         """
         standing = self._wanted.get(version)
         if standing is None or version in self.failures:
@@ -162,13 +137,8 @@ class ShadowVersions:
             self._leave_out(version, answer.failure)
 
     def ended(self, version: str, reason: str, *, is_alone: bool = True) -> None:
-        """A version held up or ended a process.
-
-        Parameters
-        ----------
-        is_alone
-            Whether it did so alone in a fresh process. For a challenger its work under way is enough.
-        """
+        """Note a version that held up or ended a process; a challenger is blamed for work under
+        way even where ``is_alone`` is false."""
         standing, is_challenger = self._wanted.get(version), self._is_challenger(version)
         if standing is None or version in self.failures or not (is_alone or is_challenger):
             return

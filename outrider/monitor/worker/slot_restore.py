@@ -1,14 +1,12 @@
-"""Restore of a slot's state after a restart.
-
-Windows of checkpoints and journal, the open minute of profiles of the journal.
-"""
+"""Restore of a slot's state after a restart: windows from checkpoints and journal, the open minute of
+profiles from the journal."""
 
 from collections.abc import Sequence
 
 from sqlalchemy import Engine
 
 from outrider.assertions import Group, Window
-from outrider.assertions.window_state import WindowState
+from outrider.assertions.windows.state import WindowState
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger.backfill import SLOT as BACKFILL
 from outrider.dataops.ledger.champions import version_at
@@ -27,7 +25,7 @@ from .stages.window_records import ahead_in_windows, window_records
 UNPROFILED_US = 600_000_000
 """Receive time before the cursor that is read again where nothing is profiled yet."""
 Windows = dict[Window | Group, int]
-"""Behind which block the state of each window stands."""
+"""Block of each window's state."""
 
 
 def restore_slot(
@@ -40,20 +38,8 @@ def restore_slot(
     *,
     begin: int = 0,
 ) -> None:
-    """Restore the windows of a slot and its unprofiled records.
-
-    Windows are fed the records between their checkpoint and the cursor, profiles those behind the last
-    stored one.
-
-    Parameters
-    ----------
-    at
-        Cursor of the slot.
-    borders
-        Behind which block which version became champion, in order.
-    begin
-        Block behind which the windows began anew: what lies before was skipped.
-    """
+    """Restore the windows of a slot, from their checkpoint to the cursor ``at``, and its unprofiled
+    records; ``begin`` is the block after which the windows restarted."""
     state = pipeline.slots.setdefault(slot, SlotState())
     with engine.connect() as connection:
         state.profiles.slices = dict.fromkeys(reversed(slices_of_slot(connection, pipeline.name, slot)))
@@ -94,7 +80,7 @@ def _feed(
     until: int,
     is_profiled: bool,
 ) -> None:
-    """Let windows and profiles see blocks again that were judged before."""
+    """Feed windows and profiles blocks that were judged before."""
     state = pipeline.slots[slot]
     most = pipeline.unit_rows
     while (unit := read_unit(journal, pipeline.name, after, max_rows=most, until=until)) is not None:
@@ -119,10 +105,8 @@ def _feed(
 
 
 def _profiled(engine: Engine, journal: Journal, model: str, slot: str, at: int) -> int:
-    """Block behind which a slot's records are in no stored profile.
-
-    Without a profile it is that of ten minutes before: records wait for a layout.
-    """
+    """Block after which a slot's records are in no stored profile; at most ten minutes back, because
+    records wait for a layout."""
     if slot == BACKFILL or not at:
         return at  # it writes each unit's
     with engine.connect() as connection:
@@ -142,7 +126,7 @@ def _restore_windows(
     begin: int,
     at: int,
 ) -> Windows:
-    """Load the checkpoints made between ``begin`` and ``at``; the block behind which each was."""
+    """Load the checkpoints between ``begin`` and ``at``, with their blocks."""
     with engine.connect() as connection:
         found = read_checkpoints(connection, model, slot)
     restored: Windows = {}
@@ -155,7 +139,7 @@ def _restore_windows(
 
 
 def _seq_of_context(journal: Journal, windows: Sequence[Window | Group], at: int) -> int:
-    """Block behind which the context of windows begins that have no checkpoint: new ones."""
+    """Block after which the context of windows without a checkpoint begins."""
     if not windows:
         return at
     here = journal.read(at - 1, limit=1)

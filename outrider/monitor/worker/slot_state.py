@@ -1,5 +1,3 @@
-"""State of one slot between units: windows, sketches, strikes."""
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -10,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Group, Window
-from outrider.assertions.window_state import View, WindowState
+from outrider.assertions.windows.state import View, WindowState
 from outrider.dataops.flags.quality import FOREVER_US
 from outrider.dataops.ledger.profiles import ProfileBuffer
 from outrider.monitor.host.client import Failure, Offered
@@ -19,11 +17,11 @@ from outrider.monitor.stream.units import context_s
 
 SUSPENSION_S = 3600.0
 Views = list[View]
-"""What one window gives to judge, in order: no view holds an entity that ended and began again."""
+"""Views of one window in order; none holds an entity that ended and began again."""
 
 
 class SlotState:
-    """State of one slot between units. Rebuilt from the journal after a restart."""
+    """State of one slot between units; rebuilt from the journal after a restart."""
 
     def __init__(self) -> None:
         self.windows: dict[Window | Group, WindowState] = {}
@@ -33,14 +31,13 @@ class SlotState:
         self.suspended: dict[str, int] = {}
         self._late = 0
         self.restarted_us = 0
-        """When windows last began anew because records were skipped, or others sampled; 0 is never."""
+        """Time at which windows last restarted after a skip or a new sample; 0 is never."""
         self.rotated_seq = 0
-        """Block behind the last rotation of the sample that this slot has passed."""
+        """Last rotation of the sample that this slot has passed, as a block."""
         self.skipped_us = 0
-        """When what is judged here was skipped; 0 is never."""
+        """Time at which what is judged here was skipped; 0 is never."""
 
     def is_suspended(self, name: str, now_us: int) -> bool:
-        """An assertion or live test does not run at this receive time."""
         return self.suspended.get(name, 0) > now_us
 
     def strike(self, name: str, now_us: int, limits: HostSettings) -> int | None:
@@ -56,7 +53,6 @@ class SlotState:
         return self.suspended[name]
 
     def restore_strikes(self, strikes: Sequence[tuple[str, int]], suspended: Mapping[str, int]) -> None:
-        """Restore strikes of the database: (assertion, time) in order."""
         for name, at_us in strikes:
             self.strikes.setdefault(name, deque()).append(at_us)
         self.suspended = dict(suspended)
@@ -68,45 +64,36 @@ class SlotState:
         tags: NDArray[np.int64],
         ahead: NDArray[np.bool_] | None = None,
     ) -> dict[str, Views | Failure]:
-        """Views of the new records per windowed assertion, or failures.
+        """Views of the new records per windowed assertion, or failures; equal windows share them.
 
-        Equal windows share them.
-
-        Parameters
-        ----------
-        tags
-            Journal block and row in it of every record, shape (rows, 2): kept with what is held back.
-        ahead
-            Records whose event time is not believed beyond receipt, shape (rows,).
+        ``tags`` are block and row, shape (rows, 2); ``ahead`` marks records whose event time is not
+        trusted beyond receipt.
         """
         return self._views(offered, lambda state: state.update(batch, tags, ahead=ahead))
 
     def views_at(self, offered: Sequence[Offered], received_us: int) -> dict[str, Views | Failure]:
-        """Views that the passing of time alone releases. Records no longer held back, entities that ended."""
+        """Views released by time alone: records no longer held back, entities that ended."""
         return self._views(offered, lambda state: state.advance(received_us))
 
     def closing_views(self, offered: Sequence[Offered]) -> dict[str, Views | Failure]:
-        """All that windows still hold: nothing follows."""
+        """All that windows still hold."""
         return self._views(offered, lambda state: state.finish())
 
     def restart(self, at_us: int) -> None:
-        """Forget all windows. At ``at_us`` records were skipped, or other entities are sampled from then."""
+        """Forget all windows at ``at_us``."""
         self.windows.clear()
         self._late = 0
         self.restarted_us = at_us
 
     def step(self, by_us: int) -> None:
-        """Shift suspensions over a step of the clock. Strikes count anew."""
+        """Shift suspensions over a step of the clock; strikes restart."""
         self.strikes.clear()
         self.suspended = {
             name: until if until >= FOREVER_US else until + by_us for name, until in self.suspended.items()
         }
 
     def remark(self, window: Window | Group | None, received_us: int) -> dict[str, Any]:
-        """Remark of the evidence on a late or context-poor verdict.
-
-        The verdict is given at ``received_us``.
-        """
+        """Evidence note on a late or context-poor verdict, given at ``received_us``."""
         if self.skipped_us:
             return {"backfilled": True, "skipped": _iso(self.skipped_us)}
         if not self.restarted_us or window is None:
@@ -115,13 +102,12 @@ class SlotState:
         return {"windows_restarted": _iso(self.restarted_us)} if is_short else {}
 
     def new_late(self) -> int:
-        """Records that windows left out as late since this was last asked."""
+        """Records that windows left out as late since the last call."""
         late = sum(state.late for state in self.windows.values())
         self._late, before = late, self._late
         return max(0, late - before)
 
     def held(self) -> tuple[int, int, int]:
-        """Entities, rows and bytes that the windows keep."""
         states = self.windows.values()
         return (
             sum(state.entities for state in states),
@@ -130,7 +116,6 @@ class SlotState:
         )
 
     def checkpoints(self, model: str, slot: str, seq: int) -> list[tuple[Any, ...]]:
-        """Tuples that keep the state of every window behind block ``seq``."""
         return [
             (model, slot, window_digest(window), seq, state.checkpoint())
             for window, state in self.windows.items()
@@ -158,5 +143,5 @@ def _iso(at_us: int) -> str:
 
 
 def window_digest(window: Window | Group) -> str:
-    """Name of one window's state in the database. Other settings, other state."""
+    """Name of one window's state in the database; other settings, other state."""
     return blake2b(repr(window).encode(), digest_size=8).hexdigest()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import tensor_array
+from outrider.assertions.batch.columns import tensor_array
 from outrider.assertions.profiling import RANKS, Profile, ProfileLayout, merged, summaries
 from outrider.assertions.profiling.features import narrowed
 from outrider.assertions.profiling.summary import ColumnSummary

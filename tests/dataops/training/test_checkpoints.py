@@ -17,7 +17,7 @@ from outrider.dataops.training.checkpoints import Checkpoint, CheckpointFile
 from outrider.dataops.training.improving import improve, task_digest
 from outrider.dataops.training.torch_learner import TorchLearner, augment_of, reinitialise
 from outrider.dataops.training.trainer import Progress, StepExamples, TrainingTask
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 from tests.forked import LIGHT, forks
 from tests.training_rows import mapped, task
 
@@ -79,7 +79,7 @@ def mortal(folder: Path, left: int) -> Mortal:
 @pytest.fixture(scope="module")
 def whole(folder: Path) -> bytes:
     """Weights of a run that nobody kills."""
-    made = trainer_of(SOURCE, OPTIONS).train(given(folder, folder / "whole"), lambda _: None)
+    made = train_version(given(folder, folder / "whole"), lambda _: None)
     assert made.weights is not None
     assert made.figures["steps"] == 4 * 10
     return made.weights
@@ -119,7 +119,7 @@ def test_who_is_asked_to_end_leaves_a_checkpoint_of_that_step(folder: Path, tmp_
         raise Killed
 
     with pytest.raises(Killed):
-        trainer_of(SOURCE, own.options).train(own, stop)
+        train_version(own, stop)
     found = CheckpointFile(tmp_path, task_digest(own)).read()
     assert found is not None
     assert (found.state["epoch"], found.state["step"]) == (1, 1)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from benchmarks.statistics.blind import DRAWN
 from outrider.assertions import Batch
-from outrider.assertions.embedding_reach import MOST, EmbeddingReach
-from outrider.assertions.words import words
+from outrider.assertions.comparison.embedding_reach import MOST, EmbeddingReach
+from outrider.assertions.texts.words import words
 from outrider.errors import ConfigError
 from outrider.monitor.compare.answers import Answers
 from outrider.monitor.compare.embedder import TextEmbedder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.assertions.agreement import EVERYTHING
+from outrider.assertions.comparison.agreement import EVERYTHING
 from outrider.monitor.compare.answers import Answers
 from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.run import ComparisonRun, drive

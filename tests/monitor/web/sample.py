@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, insert, text
 from sqlmodel import SQLModel
 
 from outrider.assertions import Batch
-from outrider.assertions.loss_bounds import Excess
+from outrider.assertions.statistics.loss_bounds import Excess
 from outrider.dataops.datasets.digests import LANES
 from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.improvement import gate

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from outrider.assertions import Batch
-from outrider.assertions.columns import null_column
+from outrider.assertions.batch.columns import null_column
 from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, input_column
 
 

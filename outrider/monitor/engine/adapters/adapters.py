@@ -26,17 +26,10 @@ def mixtures_of(
     *,
     taken: Collection[Name] = (),
 ) -> list[Executor]:
-    """Executors of adapters with bit-equal bases, loaded bases with each.
+    """Executors of adapters with bit-equal bases, whose tensors are held once.
 
-    The bases of a group share their tensors from then on, so that each is held once, whether they run
-    together or not. An adapter that has nobody to run with is left out.
-
-    Parameters
-    ----------
-    known
-        Executor of exactly these versions since an earlier plan.
-    taken
-        Versions that run elsewhere: they may be the base, and are not run here.
+    ``known`` gives the executor of exactly these versions; ``taken`` may be the base and are not run
+    here.
     """
     found: list[Executor] = []
     for group in _groups(loaded):
@@ -50,11 +43,7 @@ def mixtures_of(
 def base_in_memory(
     source: Source, weights: Path | bytes | None, loaded: Iterable[LoadedVersion]
 ) -> Runner | None:
-    """The very base of an adapter version, if loaded, or None.
-
-    It is then not read again, so that an adapter comes without a second base in memory, not even for a while.
-    The same is: of the same source but for the adapter, from the same file, or a folder of the same digest.
-    """
+    """Base of an adapter that is already loaded from the same file, or from a folder of the same digest."""
     if source.adapter is None:
         return None
     known = isinstance(weights, Path) if source.kind == "torch" else FOLDER in source.options
@@ -90,7 +79,6 @@ def _groups(loaded: Mapping[Name, LoadedVersion]) -> list[dict[Name, Runner]]:
 
 
 def _form(one: LoadedVersion, runner: Runner) -> Hashable:
-    """Equal for versions that are run alike."""
     source = one.source
     # Digests of folders are left out: what they hold is compared itself.
     options = json.dumps(
@@ -112,9 +100,9 @@ def _by_kind(group: Mapping[Name, Runner]) -> list[dict[Name, Runner]]:
 
 
 def _share(runner: Runner, others: Sequence[Runner]) -> bool:
-    """True where a base equals the others'; it then takes their tensors for its own.
+    """True where a base equals the others'; it then takes their tensors.
 
-    What an adapter replaces (a head of its own) is not compared: the base's is never run.
+    A head that the adapter replaces is not compared.
     """
     own = _tensors(base_of(runner).module)
     mine = _replaced(runner)
@@ -136,7 +124,7 @@ def _replaced(runner: Runner) -> set[str]:
 
 
 def _tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters and buffers by name; tied ones under each of theirs."""
+    """Parameters and buffers by name; tied ones under each name."""
     parameters = module.named_parameters(remove_duplicate=False)
     return {**dict(parameters), **dict(module.named_buffers(remove_duplicate=False))}
 
@@ -150,7 +138,6 @@ def _is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _replace(module: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Put tensors in the place of a module's own."""
     for full, tensor in tensors.items():
         place, _, name = full.rpartition(".")
         owner = module.get_submodule(place)

@@ -15,28 +15,17 @@ from outrider.monitor.engine.executor import Segment
 
 log = logging.getLogger("outrider.engine")
 CLOSE, CLOSE_NARROW = 1e-3, 3e-2
-"""How far a mixed pass may lie from separate ones, of the largest answer, in float32 and in narrower types:
-rounding stays below."""
+"""Largest difference of a mixed pass from separate ones, as a share of the largest answer, in float32 and
+narrower types."""
 AGREEING = 0.5
-"""Share of the rows of a version that must be close: of words that are equally likely, rounding takes one."""
+"""Share of a version's rows that must be close: between equally likely words, rounding decides."""
 
 
 class Mixed:
     """Adapters of one base, and the base itself, run together.
 
-    The first batch of several versions is also answered one version at a time. Where that says something
-    else, the module does not keep the rows of a batch apart (experts collect tokens of all rows), and each
-    version then has its own pass, as without mixing.
-
-    Parameters
-    ----------
-    runners
-        By version; those without an adapter are the base. All have equal bases, which share their memory.
-
-    Attributes
-    ----------
-    trunk_forwards, head_forwards
-        Passes of the base, and answers of versions in them: one by one, they would be as many passes.
+    The first batch is also answered version by version; where that differs, the module does not keep rows
+    apart (experts collect tokens of all rows), and each version has its own pass.
     """
 
     is_mixed = True
@@ -59,11 +48,9 @@ class Mixed:
         self._is_together = True
 
     def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
-        """Records as tensors on the CPU."""
         return self._runners[name].encode(batch)
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers of each segment."""
         if not self._is_checked:
             return self._first(tensors, segments)
         if not self._is_together:
@@ -71,7 +58,6 @@ class Mixed:
         return self._mix(tensors, segments)
 
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
-        """Outputs of a version by field."""
         return self._runners[name].decode(narrowed(answers, self.mixture.width(self._variants[name])))
 
     def _mix(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
@@ -86,7 +72,8 @@ class Mixed:
         self.head_forwards += len({segment.name for segment in segments})
 
     def _cuts(self, segments: Sequence[Segment], rows: int) -> list[VariantSpan]:
-        """Cuts that cover the batch: rows behind the last segment are padding, and the last version's."""
+        """Cuts that cover the batch; rows after the last segment are padding and count as the last
+        version's."""
         cuts = [VariantSpan(self._variants[s.name], s.start, s.stop) for s in segments]
         last = cuts[-1]
         return [*cuts[:-1], VariantSpan(last.variant, last.start, rows)]
@@ -99,7 +86,6 @@ class Mixed:
         return found
 
     def _first(self, tensors: Tensors, segments: Sequence[Segment]) -> list[Tensors]:
-        """Answers of a first batch, one version at a time, and whether one pass says the same."""
         apart = self._apart(tensors, segments)
         self._refuse_idle()
         if len({segment.name for segment in segments}) > 1:
@@ -110,7 +96,7 @@ class Mixed:
         return apart
 
     def _refuse_idle(self) -> None:
-        """After the first pass: were all layers with adapters called in it."""
+        """Check, after the first pass, that it called every layer with adapters."""
         if not self._has_run:
             refuse_idle(self.mixture, self._called)
             self._has_run = True
@@ -132,16 +118,14 @@ class Mixed:
         )
 
     def _own(self, cut: Segment, answers: Tensors) -> list[torch.Tensor]:
-        """Answers of a version, without the padding of a narrower head."""
+        """Answers of a version without the padding of a narrower head."""
         return list(narrowed(answers, self.mixture.width(self._variants[cut.name])).values())
 
 
 class IndexedMixed(Mixed):
-    """Mixed executor with assignments on the device: one capture for all."""
-
     @property
     def is_indexed(self) -> bool:
-        """True where a joint pass was found equal to separate ones."""
+        """True once a joint pass was found equal to separate ones."""
         return self._is_checked and self._is_together
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
@@ -159,7 +143,6 @@ class IndexedMixed(Mixed):
         return {"of_rows": of_rows, "ends": ends.cummax(0).values if at else ends}
 
     def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
-        """Raw answers of all rows."""
         self.mixture.mixing.begin_indexed(index["of_rows"], index["ends"])
         answers = self._runner.run(tensors)
         self._refuse_idle()
@@ -167,13 +150,11 @@ class IndexedMixed(Mixed):
 
 
 def mixed(runners: Mapping[Name, Runner]) -> Mixed:
-    """An executor of versions whose bases are equal; see :class:`Mixed`."""
     found = Mixed(runners)
     return IndexedMixed(runners) if found.mixture.is_indexable else found
 
 
 def _agreement(one: Sequence[torch.Tensor], other: Sequence[torch.Tensor], close: float) -> float:
-    """Share of rows in which every answer is close to the other."""
     same = torch.ones(len(one[0]), dtype=torch.bool, device=one[0].device)
     for left, right in zip(one, other, strict=True):
         if left.shape != right.shape:

@@ -6,19 +6,15 @@ from typing import Literal, Protocol, TypeVar
 import torch
 
 Lane = Literal["in", "compute", "out"]
-"""Work of one lane runs in order; lanes run beside each other."""
+"""Work of one lane runs in order; lanes run concurrently."""
 T = TypeVar("T")
 
 
-class Mark(Protocol):
-    """The end of a piece of work."""
+class Mark(Protocol): ...
 
 
 class GpuCard(Protocol):
-    """Interface of a GPU for the engine.
-
-    Tests put a machine in its place that runs lanes in any legal order.
-    """
+    """Interface of a GPU; tests replace it by a machine that runs lanes in any legal order."""
 
     device: torch.device
 
@@ -26,30 +22,24 @@ class GpuCard(Protocol):
         """Bytes on the device, or page-locked on CPU for asynchronous copies."""
 
     def launch(self, lane: Lane, work: Callable[[], None], /, *, after: Sequence[Mark] = ()) -> Mark:
-        """Queue work behind marks and its lane's earlier work; return at once.
+        """Queue work after marks and the lane's earlier work; return at once.
 
-        ``work`` may run now (issuing calls to the device) or later, but before its mark is reached.
+        ``work`` runs any time before its mark is reached.
         """
 
-    def wait(self, mark: Mark, /) -> None:
-        """Block until a piece of work ends; raise any device error."""
+    def wait(self, mark: Mark, /) -> None: ...
 
-    def seconds(self, mark: Mark, /) -> float:
-        """Seconds that a finished piece of work ran."""
+    def seconds(self, mark: Mark, /) -> float: ...
 
-    def settle(self) -> None:
-        """Block until all issued work is done, copies of weights included."""
+    def settle(self) -> None: ...
 
     def capture(self, work: Callable[[], T], /) -> tuple[Callable[[], None], T]:
-        """Capture ``work`` for replay on the compute lane, with its results.
-
-        Another replay may overwrite them, so they are taken away in the same piece of work. Raises where work
-        cannot be captured.
-        """
+        """Capture ``work`` for replay on the compute lane, with its results, which another replay
+        may overwrite. Raises where work cannot be captured."""
 
 
 class CudaMark:
-    """Two events around a stream's work; waiting leaves others the processor."""
+    """Two events around a stream's work; waiting leaves the processor to others."""
 
     def __init__(self, *, timed: bool) -> None:
         new = torch.cuda.Event
@@ -60,7 +50,7 @@ class CudaMark:
 class CudaCard:
     """A CUDA device.
 
-    Streams have the default priority, which is the lowest: nothing in this process waits for shadow models.
+    Streams have the default, lowest priority: nothing in this process waits for shadow models.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -76,13 +66,11 @@ class CudaCard:
         self._pool = torch.cuda.graph_pool_handle()
 
     def memory(self, nbytes: int, /, *, pinned: bool) -> torch.Tensor:
-        """Bytes on the device, or page-locked ones."""
         if pinned:
             return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
         return torch.empty(nbytes, dtype=torch.uint8, device=self.device)
 
     def launch(self, lane: Lane, work: Callable[[], None], /, *, after: Sequence[Mark] = ()) -> Mark:
-        """Issue work on the stream of a lane."""
         stream, mark = self._streams[lane], CudaMark(timed=lane == "compute")
         with torch.cuda.stream(stream):
             for other in after:
@@ -95,20 +83,14 @@ class CudaCard:
         return mark
 
     def wait(self, mark: Mark, /) -> None:
-        """Block until the event is reached."""
         assert isinstance(mark, CudaMark)
         mark.end.synchronize()
 
     def seconds(self, mark: Mark, /) -> float:
-        """Time between the two events."""
         assert isinstance(mark, CudaMark)
         return 0.0 if mark.begin is None else mark.begin.elapsed_time(mark.end) / 1e3
 
     def capture(self, work: Callable[[], T], /) -> tuple[Callable[[], None], T]:
-        """Capture the work as a CUDA graph.
-
-        On the stream that replays it.
-        """
         graph = torch.cuda.CUDAGraph()
         stream, before = self._streams["compute"], torch.cuda.current_stream(self.device)
         try:
@@ -120,5 +102,4 @@ class CudaCard:
         return graph.replay, results
 
     def settle(self) -> None:
-        """Block until the device has nothing to do."""
         torch.cuda.synchronize(self.device)

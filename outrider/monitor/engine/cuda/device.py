@@ -27,8 +27,6 @@ DEPTH = 3
 
 
 class Slot:
-    """In- and output memory of a batch, page-locked and on device."""
-
     def __init__(self, card: GpuCard) -> None:
         def pinned(nbytes: int) -> torch.Tensor:
             return card.memory(nbytes, pinned=True)
@@ -43,15 +41,11 @@ class Slot:
 
 @dataclass(slots=True)
 class Leg:
-    """Results that the lanes of one flight hand to each other."""
-
     results: list[dict[str, torch.Tensor]] = field(default_factory=list)
     fetched: list[dict[str, torch.Tensor]] = field(default_factory=list)
 
 
 class CudaFlight:
-    """A batch under way on a GPU."""
-
     def __init__(
         self, device: "CudaDevice", slot: Slot, this: Pass, leg: Leg, computed: Mark, fetched: Mark
     ) -> None:
@@ -59,7 +53,6 @@ class CudaFlight:
         self._computed, self._fetched = computed, fetched
 
     def land(self) -> list[Tensors]:
-        """Raw answers of each segment, copied out of the slot."""
         try:
             self._device.card.wait(self._fetched)
             self._device.landed(self._computed)
@@ -73,14 +66,6 @@ class CudaFlight:
 
 
 class CudaDevice:
-    """A GPU; see `outrider.monitor.engine.device.Device`.
-
-    Attributes
-    ----------
-    replayed, launched
-        Passes that were replayed from a capture, and that ran kernel by kernel.
-    """
-
     def __init__(self, card: GpuCard, options: DeviceOptions) -> None:
         self.card = card
         self.device = card.device
@@ -96,7 +81,6 @@ class CudaDevice:
         self._met: dict[int, Executor] = {}  # held, or another may get its id
 
     def adopt(self, runner: Runner, /) -> Runner:
-        """Move, narrow and compile a model, as the options say."""
         if self._options.dtype == "bfloat16":
             narrow_weights(runner.module)
         runner.module.to(self.device)
@@ -108,7 +92,6 @@ class CudaDevice:
         return runner
 
     def fly(self, executor: Executor, rows: EncodedRows, segments: Sequence[Segment], /) -> InFlightBatch:
-        """Stage a batch and queue its copies and its pass."""
         slot = self._slots[self._next]
         if slot.is_taken:
             raise RuntimeError(
@@ -125,18 +108,15 @@ class CudaDevice:
         return flight
 
     def forget(self, executor: Executor, /) -> None:
-        """Drop its captured passes."""
         self.card.settle()
         self.graphs.forget(id(executor))
         self._widest.pop(id(executor), None)
         self._met.pop(id(executor), None)
 
     def pause_s(self) -> float:
-        """Seconds until the next pass may begin."""
         return self._pacer.pause_s()
 
     def landed(self, computed: Mark) -> None:
-        """Note the time of a pass that is over."""
         seconds = self.card.seconds(computed)
         self.busy_s += seconds
         self._pacer.ran(seconds)
@@ -162,7 +142,6 @@ class CudaDevice:
         return self._launch(slot, this, specs, graph)
 
     def _stage(self, slot: Slot, this: Pass, rows: EncodedRows, specs: Specs) -> None:
-        """Write a batch into page-locked memory, padded, in the types that are fed."""
         staged = views(slot.staged.block(bytes_of(specs)), specs)
         for name, tensor in rows.tensors.items():
             fill(staged[name], tensor, rows.padding.get(name, 0))
@@ -197,7 +176,6 @@ def _copy(target: torch.Tensor, source: torch.Tensor) -> None:
 
 
 def _packed(arena: Arena, results: list[dict[str, torch.Tensor]]) -> list[dict[str, torch.Tensor]]:
-    """Copies of answers in the memory of a slot."""
     specs = result_specs(results)
     held = views(arena.block(bytes_of(specs)), specs)
     packed = []
@@ -210,13 +188,7 @@ def _packed(arena: Arena, results: list[dict[str, torch.Tensor]]) -> list[dict[s
 
 
 def wanted_card(options: DeviceOptions) -> GpuCard | None:
-    """GPU that the options name, None for the processor.
-
-    Raises
-    ------
-    ConfigError
-        If they name a GPU and there is none.
-    """
+    """GPU that the options name, None for the processor; ConfigError where there is none."""
     if options.low_priority and options.device != "cpu":
         os.environ.setdefault(MPS_PRIORITY, "1")  # read when a process first turns to the driver
     if options.device == "cpu" or (options.device == "auto" and not torch.cuda.is_available()):

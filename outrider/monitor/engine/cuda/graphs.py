@@ -15,34 +15,24 @@ from .staging import Specs, bytes_of, specs_of, views
 
 log = logging.getLogger("outrider.engine")
 GRAPHS = 96
-"""Captured passes of one device: every one holds its inputs and answers, and costs a capture."""
+"""Captured passes of one device: each holds its inputs and answers."""
 SEEN = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A captured pass."""
-
     block: torch.Tensor
-    """What is fed, as one block of bytes; see `outrider.monitor.engine.cuda.staging`."""
+    """Input as one block of bytes; see `staging`."""
     replay: Callable[[], None]
     results: list[dict[str, torch.Tensor]]
-    """Where the answers are after a replay."""
 
 
 class Graphs:
     """Captured passes of executors.
 
-    A shape is captured when it comes for the second time: the first pass runs kernel by kernel, which also
-    lets libraries choose their kernels and take their workspaces, which a capture must not do.
-
-    Attributes
-    ----------
-    refused
-        Executors that cannot be captured, and why: they read a value back, or have shapes that depend on
-        values. They run kernel by kernel.
-    captures
-        Passes captured so far; ``run`` of an executor is called once for each.
+    A shape is captured the second time it comes: the first pass lets libraries choose kernels and
+    workspaces, which a capture must not do. ``refused`` executors read a value back or have shapes that
+    depend on values.
     """
 
     def __init__(self, card: GpuCard, *, limit: int = GRAPHS) -> None:
@@ -57,7 +47,6 @@ class Graphs:
         return len(self._graphs)
 
     def of(self, owner: int, this: Pass, specs: Specs) -> Graph | None:
-        """Captured pass, or None to run kernel by kernel."""
         if this.key is None or owner in self.refused:
             return None
         key = (owner, this.key)
@@ -78,7 +67,6 @@ class Graphs:
         return graph
 
     def forget(self, owner: int) -> None:
-        """Drop the captured passes of an executor."""
         self.refused.pop(owner, None)
         for key in [key for key in self._graphs if key[0] == owner]:
             del self._graphs[key]
@@ -86,7 +74,6 @@ class Graphs:
             del self._seen[key]
 
     def clear(self) -> None:
-        """Drop all captured passes; shapes that go on coming are captured again."""
         self._card.settle()
         self._graphs.clear()
         self._seen.clear()
@@ -107,10 +94,9 @@ class Graphs:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """True where CUDA refused to capture something; the device is none the worse for it."""
+    """True where CUDA refused a capture; the device is unharmed."""
     return "captur" in str(error).lower()
 
 
 def result_specs(results: list[dict[str, torch.Tensor]]) -> Specs:
-    """Specs of one block for the answers of all versions."""
     return tuple((f"{at}:{n}", s) for at, answers in enumerate(results) for n, s in specs_of(answers))

@@ -18,19 +18,14 @@ NARROW_ANSWERS = (torch.bfloat16, torch.float16)
 
 @runtime_checkable
 class Indexed(Protocol):
-    """Mixed executor with its mixture as device data, not in Python.
-
-    One captured pass then serves every mixture; without it a mixed batch runs kernel by kernel.
-    """
+    """Mixed executor with its mixture as device data: one captured pass serves every mixture."""
 
     is_indexed: bool
-    """Whether it is so by now; until then batches go through ``run``."""
+    """False until a joint pass was verified; batches then go through ``run``."""
 
     def index(self, segments: Sequence[Segment], rows: int, /) -> dict[str, torch.Tensor]:
-        """CPU tensors assigning rows to versions, shapes from ``rows`` alone.
-
-        Rows behind the last segment are padding; they may be anyone's.
-        """
+        """CPU tensors that assign rows to versions, shapes from ``rows`` alone; rows after the
+        last segment are padding."""
 
     def run_indexed(self, tensors: Tensors, index: Tensors, /) -> Tensors:
         """Raw answers (rows, …) of all rows; ``index`` stays on the device."""
@@ -38,16 +33,11 @@ class Indexed(Protocol):
 
 @runtime_checkable
 class Counting(Protocol):
-    """Executor that counts its runs."""
-
-    def replayed(self, names: Sequence[Name], /) -> None:
-        """Count a replayed pass of these versions; ``run`` is not called."""
+    def replayed(self, names: Sequence[Name], /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ResultSpan:
-    """Rows ``start`` to ``stop`` of a pass's result, a segment's answers."""
-
     result: int
     start: int
     stop: int
@@ -55,20 +45,13 @@ class ResultSpan:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Pass over a batch."""
-
     key: Hashable
-    """Equal for passes that differ in the values of their tensors only; None where none will be equal."""
+    """Equal for passes that differ only in tensor values; None where none will be equal."""
     names: tuple[Name, ...]
-    """Versions that answer."""
     specs: Specs
-    """Tensors that are fed, padded."""
     index: dict[str, torch.Tensor]
-    """More tensors, which are no records."""
     run: Callable[[Tensors], list[Tensors]]
-    """Computes the results from all of them, on the device."""
     cuts: tuple[ResultSpan, ...]
-    """One for each segment."""
 
 
 def plan_pass(
@@ -80,17 +63,8 @@ def plan_pass(
     graphs: bool,
     narrow: bool,
 ) -> Pass:
-    """The pass that answers the segments of a batch.
-
-    Parameters
-    ----------
-    widest
-        See `outrider.monitor.engine.cuda.shapes.padded_width`.
-    graphs
-        Whether shapes are padded so that they come again.
-    narrow
-        Whether numbers are fed as bfloat16.
-    """
+    """Pass that answers the segments of a batch; ``graphs`` pads shapes so that they recur, ``narrow``
+    feeds bfloat16."""
     is_indexed = executor.is_mixed and isinstance(executor, Indexed) and executor.is_indexed
     fixed = graphs and (is_indexed or not executor.is_mixed)
     width = width_of(rows)
@@ -113,7 +87,6 @@ def plan_pass(
 
 
 def width_of(rows: EncodedRows) -> int | None:
-    """Width of padded rows; None where all are alike."""
     if rows.lengths is None:
         return None
     return next((int(t.shape[1]) for t in rows.tensors.values() if t.ndim > 1), None)
@@ -137,7 +110,6 @@ def _indexed(executor: Executor, segments: Sequence[Segment], count: int, specs:
 
 
 def _marked(name: str) -> str:
-    """Name of a tensor of the index, which cannot be that of an argument."""
     return f"~{name}"
 
 
@@ -150,5 +122,4 @@ def _running(executor: Executor, segments: tuple[Segment, ...]) -> Callable[[Ten
 
 
 def _widened(answers: Tensors) -> dict[str, torch.Tensor]:
-    """Answers in types that numpy has."""
     return {n: t.float() if t.dtype in NARROW_ANSWERS else t for n, t in answers.items()}

@@ -2,7 +2,7 @@
 
 ROWS_EXACT = 2
 WIDTH_STEPS = ((128, 16), (256, 32), (1024, 64))
-"""Up to a width, the step to which widths are rounded up; beyond the last, its step doubled."""
+"""Up to a width, the rounding step of widths; beyond the last, its step doubled."""
 
 
 def padded_rows(rows: int) -> int:

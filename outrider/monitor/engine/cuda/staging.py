@@ -8,38 +8,31 @@ import torch
 from outrider.dataops.model_kinds.runner import Tensors
 
 ALIGNMENT = 256
-"""What allocations of CUDA are aligned to; kernels choose wider loads for it."""
+"""Alignment of CUDA allocations; kernels choose wider loads for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Shape and type of a tensor."""
-
     shape: tuple[int, ...]
     dtype: torch.dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of its elements."""
         return torch.Size(self.shape).numel() * self.dtype.itemsize
 
 
 Specs = tuple[tuple[str, Spec], ...]
-"""Tensors of a block, by name, in their order."""
 
 
 def specs_of(tensors: Tensors) -> Specs:
-    """Specs of tensors: names, shapes and types."""
     return tuple((name, Spec(tuple(t.shape), t.dtype)) for name, t in tensors.items())
 
 
 def bytes_of(specs: Specs) -> int:
-    """Size of a block."""
     return sum(-(-spec.nbytes // ALIGNMENT) * ALIGNMENT for _, spec in specs)
 
 
 def views(block: torch.Tensor, specs: Specs) -> dict[str, torch.Tensor]:
-    """The tensors of a block of bytes, one behind the other."""
     found, at = {}, 0
     for name, spec in specs:
         found[name] = block[at : at + spec.nbytes].view(spec.dtype).view(spec.shape)
@@ -48,13 +41,7 @@ def views(block: torch.Tensor, specs: Specs) -> dict[str, torch.Tensor]:
 
 
 class Arena:
-    """A block of bytes that grows and is used again and again.
-
-    Parameters
-    ----------
-    allocate
-        Gives uint8 memory of a size, aligned to :data:`ALIGNMENT` on a GPU.
-    """
+    """A block of bytes that grows and is reused."""
 
     def __init__(self, allocate: Callable[[int], torch.Tensor]) -> None:
         self._allocate = allocate
@@ -71,8 +58,8 @@ class Arena:
 def fill(target: torch.Tensor, source: torch.Tensor, padding: int) -> None:
     """Copy rows into a wider and longer tensor, and pad.
 
-    Rows that nobody asked for repeat the first one: unlike a row of padding alone it cannot make a softmax
-    over nothing, and unlike what was there before it cannot index beyond a table.
+    Padding rows repeat the first: a row of padding alone could make a softmax over nothing, stale content
+    could index beyond a table.
     """
     rows = len(source)
     if source.ndim > 1 and source.shape[1] < target.shape[1]:
@@ -87,7 +74,6 @@ def fill(target: torch.Tensor, source: torch.Tensor, padding: int) -> None:
 def grown(
     tensors: Tensors, *, rows: int, width: int | None, narrow: Mapping[torch.dtype, torch.dtype]
 ) -> Specs:
-    """Specs of padded tensors (rows, width, …), types copied by ``narrow``."""
     found = []
     for name, tensor in tensors.items():
         tail = tuple(tensor.shape[1:])

@@ -20,17 +20,9 @@ _NAMES_ONLY = frozenset(
 
 
 def fingerprint(value: object) -> Hashable:
-    """Hash that is equal for values that compute alike.
+    """Hash that is equal for values that compute alike, such as one function of a file executed twice.
 
-    Such as one function of a file that was executed twice. What cannot be looked into is equal to itself
-    alone. Fingerprints may be compared while the values live.
-
-    Examples
-    --------
-    >>> fingerprint([1, {"a": 2.0}]) == fingerprint([1, {"a": 2.0}])
-    True
-    >>> fingerprint(1) == fingerprint(1.0)
-    False
+    Compare while the values live.
     """
     return _of(value, ())
 
@@ -52,7 +44,6 @@ def _of(value: object, above: tuple[int, ...]) -> Hashable:
 
 
 def _of_code(value: object, inside: tuple[int, ...]) -> Hashable:
-    """Of functions, classes and modules of Python; None of anything else."""
     if isinstance(value, types.ModuleType):
         return "module", value.__name__
     if isinstance(value, types.FunctionType):
@@ -82,7 +73,6 @@ def _of_function(value: types.FunctionType, inside: tuple[int, ...]) -> Hashable
 
 
 def _names(code: types.CodeType) -> list[str]:
-    """Names that a function looks up, those of functions inside it too."""
     inner = [name for c in code.co_consts if isinstance(c, types.CodeType) for name in _names(c)]
     return sorted({*code.co_names, *inner})
 

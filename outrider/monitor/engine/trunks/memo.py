@@ -1,9 +1,7 @@
-"""Memo of shared calls in a sequence of modules.
+"""Memo of shared calls in a sequence of modules, for code that fx cannot follow.
 
-Each call with known operands is made once: for code that fx cannot follow. While a :class:`Memo` is entered,
-a shared part of a module (`outrider.monitor.engine.trunks.sharing`) that is called with the very tensors of
-an earlier call returns what that call returned, and so does a function of torch between such parts. Only what
-comes from inputs, shared weights and such calls alone is kept.
+While a :class:`Memo` is entered, a shared part called with the tensors of an earlier call returns its result,
+and so does a torch function between such parts.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -20,14 +18,12 @@ from .writes import Kept
 
 
 class _Private(Exception):  # noqa: N818 - control flow inside this file
-    """An operand that only one module has, or of which nobody can say what it is."""
+    """Operand of one module alone, or of unknown origin."""
 
 
 class LeafForward:
-    """``forward`` of a one-operation part, while a memo is entered.
-
-    It then stands among the part's own attributes, where ``nn.Module`` looks first.
-    """
+    """``forward`` of a one-operation part while a memo is entered; it lies among the part's own
+    attributes, where ``nn.Module`` looks first."""
 
     def __init__(self, part: nn.Module, *, is_shared: bool) -> None:
         self.part = part
@@ -37,38 +33,22 @@ class LeafForward:
         self._own = vars(part).get("forward")
 
     def enter(self, memo: "Memo") -> None:
-        """Take the place of the part's ``forward``."""
         self._memo = memo
         vars(self.part)["forward"] = self
 
     def leave(self) -> None:
-        """Give the place back."""
         self._memo = None
         del vars(self.part)["forward"]
         if self._own is not None:
             vars(self.part)["forward"] = self._own
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Result of the part, new or remembered."""
         assert self._memo is not None
         return self._memo.call_part(self, args, kwargs)
 
 
 class Memo(TorchFunctionMode):
-    """Calls of one batch, by their operands.
-
-    Parameters
-    ----------
-    forwards
-        Of the leaves of all modules.
-    kept
-        Inputs and shared weights; what is called once joins them.
-
-    Attributes
-    ----------
-    saved
-        Calls of parts that were not made again.
-    """
+    """Calls of one batch, by their operands; ``kept`` are the inputs and shared weights."""
 
     def __init__(self, forwards: Sequence[LeafForward], kept: Kept) -> None:
         super().__init__()
@@ -94,8 +74,6 @@ class Memo(TorchFunctionMode):
             forward.leave()
 
     def call_part(self, forward: LeafForward, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Result of a leaf, new or remembered."""
-
         def run(*args: Any, **kwargs: Any) -> Any:
             # Out of the mode: torch leaves its fused paths while one is entered.
             super(Memo, self).__exit__(None, None, None)  # type: ignore[no-untyped-call]  # of torch
@@ -148,6 +126,5 @@ class Memo(TorchFunctionMode):
 
 
 def leaf_forwards(sharing: Sharing) -> list[LeafForward]:
-    """``forward`` of every leaf, each once."""
     leaves = {id(leaf): leaf for number in range(len(sharing.modules)) for leaf in sharing.leaves(number)}
     return [LeafForward(leaf, is_shared=len(sharing.owners(leaf)) > 1) for leaf in leaves.values()]

@@ -1,8 +1,6 @@
 """Merge of modules into one graph: hash-consing over traced operations.
 
-Two operations are one where they do the same to the same operands: the same function, or a part of the
-module that is one object (`outrider.monitor.engine.trunks.sharing`). A shared stem, equal lower blocks and
-what lies between them are then computed once for all, with every result dropped after its last use.
+Two operations are one where they apply the same function, or a shared part (`sharing`), to the same operands.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -25,17 +23,7 @@ class NotTraceable(Exception):  # noqa: N818 - reads as the thing it is
 class MergedGraph:
     """Merged graphs of runners, with forward passes generated for any selection.
 
-    Parameters
-    ----------
-    runners
-        Their modules are those of ``sharing``, in order.
-    names
-        Tensors that they are fed.
-
-    Raises
-    ------
-    NotTraceable
-        If the code of one of them branches on values or cannot be followed for another reason.
+    NotTraceable where code branches on values.
     """
 
     def __init__(self, runners: Sequence[Runner], sharing: Sharing, names: Sequence[str]) -> None:
@@ -48,7 +36,6 @@ class MergedGraph:
         self._passes: dict[tuple[int, ...], fx.GraphModule] = {}
 
     def run(self, tensors: Tensors, numbers: Sequence[int]) -> list[Tensors]:
-        """Raw answers of some of the runners, by their number."""
         wanted = tuple(numbers)
         if wanted not in self._passes:
             self._passes[wanted] = self._pass_of(wanted)
@@ -56,22 +43,14 @@ class MergedGraph:
         return answers
 
     def run_checked(self, tensors: Tensors, numbers: Sequence[int]) -> list[Tensors]:
-        """Run with a check that operations write into own results only.
-
-        Raises
-        ------
-        WritesIntoShared
-            If one writes into a weight or into what another operation has made.
-        """
+        """Run with a check that operations write into their own results only; raises WritesIntoShared."""
         self.run(tensors, numbers)
         return _Checked(self._passes[tuple(numbers)]).run(tensors)  # type: ignore[no-any-return]  # of torch
 
     def operations(self, numbers: Sequence[int]) -> int:
-        """Operations in one pass for some of the runners."""
         return len(_needed([self._answers[number] for number in numbers]))
 
     def _pass_of(self, numbers: tuple[int, ...]) -> fx.GraphModule:
-        """The part of the graph that some runners need, as a module of its own."""
         answers = [self._answers[number] for number in numbers]
         needed = _needed(answers)
         graph = fx.Graph()
@@ -83,7 +62,6 @@ class MergedGraph:
         return fx.GraphModule(self._root, graph)
 
     def _add(self, runner: Runner, sharing: Sharing, names: Sequence[str]) -> Any:
-        """Take over what a runner does; its answers as nodes of the merged graph."""
         whole = _Whole(runner, names)
         traced = _trace(whole, sharing)
         mine: dict[fx.Node, fx.Node] = {}
@@ -94,7 +72,6 @@ class MergedGraph:
         raise NotTraceable("the traced graph has no output")
 
     def _take(self, node: fx.Node, mine: Mapping[fx.Node, fx.Node], whole: nn.Module) -> fx.Node:
-        """The node that does the same, or a new one."""
         if node.op == "placeholder":
             return self._input
         target: Any = node.target
@@ -108,7 +85,6 @@ class MergedGraph:
         return self._nodes[key]
 
     def _operand(self, found: nn.Module | torch.Tensor) -> str:
-        """Name of a part or tensor in the merged graph."""
         if id(found) not in self._operands:
             name = f"operand_{len(self._operands)}"
             self._operands[id(found)] = name
@@ -122,8 +98,6 @@ class MergedGraph:
 
 
 class _Checked(fx.Interpreter):
-    """Runs a graph operation by operation."""
-
     def __init__(self, graph: fx.GraphModule) -> None:
         super().__init__(graph, garbage_collect_values=False)  # a place in memory stands for one tensor
         self._kept = Kept([*graph.parameters(), *graph.buffers()])
@@ -136,8 +110,6 @@ class _Checked(fx.Interpreter):
 
 
 class _Whole(nn.Module):
-    """All that a runner does, as a module that can be traced."""
-
     def __init__(self, runner: Runner, names: Sequence[str]) -> None:
         super().__init__()
         self.module = runner.module
@@ -149,8 +121,6 @@ class _Whole(nn.Module):
 
 
 class _Tracer(fx.Tracer):
-    """Goes into those parts only of which others share something; the rest are operations as they are."""
-
     def __init__(self, sharing: Sharing) -> None:
         super().__init__()
         self._sharing = sharing
@@ -167,7 +137,6 @@ def _trace(whole: nn.Module, sharing: Sharing) -> fx.Graph:
 
 
 def _needed(answers: Any) -> set[fx.Node]:
-    """All that answers are computed from."""
     pending: list[fx.Node] = []
     fx.map_arg(answers, pending.append)
     needed: set[fx.Node] = set()
@@ -180,7 +149,6 @@ def _needed(answers: Any) -> set[fx.Node]:
 
 
 def _key(value: Any) -> Hashable:
-    """Equal for equal operands."""
     if isinstance(value, fx.Node):
         return value
     if isinstance(value, tuple | list):

@@ -1,8 +1,6 @@
 """Sharing of equal weights and submodules as one object in memory.
 
-What stands at the same place, is of one class with equal attributes, and holds bit-equal tensors, is the same
-computation. The modules go on working as they did; that equal parts are one object is what
-`outrider.monitor.engine.trunks.merged` and `outrider.monitor.engine.trunks.memo` need to run them once.
+Parts at the same place, of one class with equal attributes and bit-equal tensors, are the same computation.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -14,7 +12,6 @@ from torch import nn
 from .fingerprint import fingerprint
 
 _OF_TORCH = frozenset(vars(nn.Module())) - {"training"}
-"""Attributes of every module: tensors, submodules and hooks."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _SAMPLE = 64
 
@@ -22,18 +19,8 @@ _SAMPLE = 64
 class Sharing:
     """Modules whose equal parts are one object, with the owners.
 
-    Parameters
-    ----------
-    modules
-        Changed in place: tensors and submodules that an earlier one has too are replaced by those. Their
-        ``inplace`` is switched off, because what one writes into, another may still have to read.
-
-    Attributes
-    ----------
-    separate_bytes
-        What the tensors of all modules would take if each had its own.
-    held_bytes
-        What they take.
+    Modules are changed in place: equal tensors and submodules are replaced, and ``inplace`` is switched
+    off, for what one writes into another may still read.
     """
 
     def __init__(self, modules: Sequence[nn.Module]) -> None:
@@ -56,11 +43,9 @@ class Sharing:
         self._prints.clear()
 
     def owners(self, part: nn.Module) -> frozenset[int]:
-        """Numbers of the modules that a part is in."""
         return self._owners.get(id(part), frozenset())
 
     def is_split(self, part: nn.Module) -> bool:
-        """True where inner weights have more owners than the part itself."""
         if id(part) not in self._splits:
             mine = self.owners(part)
             self._splits[id(part)] = any(
@@ -79,11 +64,10 @@ class Sharing:
         return sorted(sorted(found) for found in {id(found): found for found in joined.values()}.values())
 
     def leaves(self, number: int) -> Iterator[nn.Module]:
-        """Largest one-operation parts of a module, with no inside shared alone."""
+        """Largest one-operation parts of a module that share nothing inside alone."""
         yield from self._leaves_of(self.modules[number])
 
     def shared_tensors(self) -> list[torch.Tensor]:
-        """Weights that several modules have."""
         count: dict[int, int] = {}
         found: dict[int, torch.Tensor] = {}
         for module in self.modules:
@@ -102,7 +86,6 @@ class Sharing:
                 yield child
 
     def _share_below(self, module: nn.Module, path: str) -> None:
-        """Replace what is known of everything below a module."""
         if isinstance(getattr(module, "inplace", None), bool):
             module.inplace = False  # type: ignore[assignment]  # nn.Module declares tensors and modules only
         stores: tuple[dict[str, Any], ...] = (module._parameters, module._buffers)
@@ -129,7 +112,6 @@ class Sharing:
         return tensor
 
     def _key(self, part: nn.Module) -> Hashable:
-        """Equal for parts that compute alike, once their tensors and parts are shared."""
         if any(getattr(part, hooks) for hooks in _HOOKS):
             return id(part)
         own = {name: value for name, value in vars(part).items() if name not in _OF_TORCH}
@@ -142,7 +124,7 @@ class Sharing:
         )
 
     def _print(self, value: object) -> Hashable:
-        """Fingerprint, remembered for classes and for configurations, which hundreds of parts name."""
+        """Fingerprint, cached for classes and configurations that hundreds of parts name."""
         if not isinstance(value, type) and not hasattr(value, "to_dict"):
             return fingerprint(value)
         if id(value) not in self._prints:
@@ -156,7 +138,6 @@ class Sharing:
 
 
 def is_same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """True for the same bits, shape and type of two tensors."""
     if one is other:
         return True
     start, begin = (t.detach().reshape(-1)[:_SAMPLE] for t in (one, other))
@@ -169,6 +150,5 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _tensors_of(module: nn.Module) -> Iterator[torch.Tensor]:
-    """Parameters and buffers, each once."""
     yield from module.parameters()
     yield from module.buffers()

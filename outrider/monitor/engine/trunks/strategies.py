@@ -16,16 +16,12 @@ log = logging.getLogger("outrider.engine")
 
 
 class Way(Protocol):
-    """Answers of some versions to all rows of a batch."""
-
     saves: bool
-    """Whether anything is computed once that several need."""
 
-    def run(self, tensors: Tensors, /) -> list[Tensors]:
-        """Raw answers of every version."""
+    def run(self, tensors: Tensors, /) -> list[Tensors]: ...
 
     def check(self, tensors: Tensors, /) -> list[Tensors]:
-        """Run slower, raising WritesIntoShared where one changes another's tensors."""
+        """Run slower, raising WritesIntoShared where one version changes another's tensors."""
 
 
 class Apart:
@@ -37,7 +33,6 @@ class Apart:
         self._runners = runners
 
     def run(self, tensors: Tensors, /) -> list[Tensors]:
-        """Raw answers of every version."""
         own = [{name: tensor.clone() for name, tensor in tensors.items()} for _ in self._runners]
         return [runner.run(given) for runner, given in zip(self._runners, own, strict=True)]
 
@@ -53,11 +48,9 @@ class Merged:
         self.saves = graph.operations(numbers) < sum(graph.operations([number]) for number in numbers)
 
     def run(self, tensors: Tensors, /) -> list[Tensors]:
-        """Raw answers of every version."""
         return self._graph.run(tensors, self._numbers)
 
     def check(self, tensors: Tensors, /) -> list[Tensors]:
-        """The same, operation by operation."""
         return self._graph.run_checked(tensors, self._numbers)
 
 
@@ -72,11 +65,9 @@ class Remembered:
         self._forwards = forwards
 
     def run(self, tensors: Tensors, /) -> list[Tensors]:
-        """Raw answers of every version."""
         return self._run(tensors, Kept([*tensors.values(), *self._shared]))
 
     def check(self, tensors: Tensors, /) -> list[Tensors]:
-        """The same, under guard."""
         kept = Kept([*tensors.values(), *self._shared])
         with WriteGuard(kept):
             return self._run(tensors, kept)
@@ -89,7 +80,7 @@ class Remembered:
 
 
 class Ways:
-    """Finds the way for any selection of the versions of a trunk."""
+    """Pick the execution strategy for a set of versions on one trunk."""
 
     def __init__(self, runners: Sequence[Runner], sharing: Sharing) -> None:
         self._runners = runners
@@ -98,7 +89,6 @@ class Ways:
         self._forwards: list[LeafForward] | None = None
 
     def apart(self, numbers: Sequence[int]) -> Way:
-        """Strategy without sharing."""
         return Apart([self._runners[number] for number in numbers])
 
     def best(self, tensors: Tensors, numbers: Sequence[int], expected: Sequence[Tensors]) -> Way:
@@ -138,7 +128,6 @@ class Ways:
 
 
 def _is_equal(one: Tensors, other: Tensors) -> bool:
-    """True for raw answers that are equal bit by bit."""
     return one.keys() == other.keys() and all(
         tensor.shape == other[name].shape
         and tensor.dtype == other[name].dtype

@@ -16,25 +16,12 @@ from .strategies import Way, Ways
 
 
 class Trunk:
-    """Versions sharing a weighted part, each answering all rows asked.
+    """Versions that share weights, each answering all rows asked.
 
-    The first batch of every selection of versions is answered one by one and then together: only a way to
-    answer together whose outputs are bit-equal, and that writes into nothing others read, is kept. First
-    one merged graph is tried, then shared calls; where neither does, memory alone is shared.
-
-    Parameters
-    ----------
-    members
-        Runners of one device that encode alike.
-
-    Attributes
-    ----------
-    separate_bytes, held_bytes
-        What their weights would take one by one, and what they take.
-    trunk_forwards
-        Times that the shared part has run.
-    head_forwards
-        Times that a version has answered a batch; equal to ``trunk_forwards`` where nothing is saved.
+    The first batch of every selection is answered one by one and then together: a joint strategy is kept
+    only if its outputs are bit-equal and it writes into nothing others read. A merged graph is tried
+    first, then shared calls; else memory alone is shared. ``head_forwards`` equals ``trunk_forwards``
+    where nothing is saved.
     """
 
     is_mixed = False
@@ -52,11 +39,9 @@ class Trunk:
         self._found: dict[tuple[int, ...], Way] = {}
 
     def encode(self, name: Name, batch: Batch, /) -> EncodedRows:
-        """Records as tensors on the CPU: the same for every version."""
         return self._runners[self.names.index(name)].encode(batch)
 
     def run(self, tensors: Tensors, segments: Sequence[Segment], /) -> list[Tensors]:
-        """Raw answers of segments, common rows through the trunk once."""
         parts: list[list[Tensors]] = [[] for _ in segments]
         edges = sorted({edge for segment in segments for edge in (segment.start, segment.stop)})
         for start, stop in pairwise(edges):
@@ -69,22 +54,18 @@ class Trunk:
         return [_joined(answers) for answers in parts]
 
     def replayed(self, names: Sequence[Name], /) -> None:
-        """Count a pass of versions that the GPU replayed."""
         way = self._found.get(tuple(self.names.index(name) for name in names))
         self._count(1 if len(names) == 1 or (way is not None and way.saves) else len(names), len(names))
 
     def decode(self, name: Name, answers: Tensors, /) -> Outputs:
-        """Outputs of a version by field."""
         return self._runners[self.names.index(name)].decode(answers)
 
     def forwards(self, versions: int, /) -> int:
-        """Shared part's runs for ``versions`` versions, one where proven."""
         return 1 if self._found and all(way.saves for way in self._found.values()) else versions
 
     # ---- inside ----------------------------------------------------------------------------------------
 
     def _run(self, tensors: Tensors, numbers: Sequence[int]) -> list[Tensors]:
-        """Answers of some versions to all rows."""
         wanted = tuple(numbers)
         if len(wanted) == 1:
             self._count(1, 1)
@@ -105,10 +86,7 @@ class Trunk:
 
 
 def trunks_of(loaded: Mapping[Name, LoadedVersion]) -> list[tuple[Name, ...]]:
-    """Loaded versions by shared trunk and equal encoding.
-
-    Equal weights are held once among all modules without an adapter, whether they run together or not.
-    """
+    """Loaded versions by shared trunk and equal encoding; equal weights are held once."""
     runners = {
         name: one.model
         for name, one in loaded.items()

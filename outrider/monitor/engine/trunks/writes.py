@@ -8,12 +8,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class WritesIntoShared(Exception):  # noqa: N818 - reads as the thing it is
-    """A module changes a tensor that others read."""
+    ...
 
 
 class Kept:
-    """Tensors held for later readers, as long as this lives."""
-
     def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
         self._tensors = {id(tensor): tensor for tensor in tensors}
 
@@ -21,12 +19,10 @@ class Kept:
         return id(tensor) in self._tensors
 
     def add(self, answer: Any) -> None:
-        """Keep every tensor of an operation's result."""
         for tensor in tensors_in(answer):
             self._tensors[id(tensor)] = tensor
 
     def places(self) -> set[int]:
-        """Memory addresses of the tensors; views share their base's."""
         return {_place(tensor) for tensor in self._tensors.values() if tensor.numel()}
 
 
@@ -43,8 +39,6 @@ def tensors_in(answer: Any) -> Iterator[torch.Tensor]:
 
 
 class WriteGuard(TorchDispatchMode):  # type: ignore[no-untyped-call]  # of torch
-    """Guard that raises :class:`WritesIntoShared` before a write into kept memory."""
-
     def __init__(self, kept: Kept) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # of torch
         self._kept = kept

@@ -1,9 +1,11 @@
-"""Intake: reads a request into columns, and answers the sender."""
+"""A protocol reads a request into columns, and answers the sender."""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
+
+import msgspec
 
 from outrider.dataops.journal.journal import NONE
 from outrider.dataops.journal.notes import Notes
@@ -27,29 +29,11 @@ __all__ = [
 ]
 
 
-def _nothing(is_durable: bool) -> None:
-    """Ignore the outcome."""
+def _nothing(is_durable: bool) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Request as received.
-
-    Parameters
-    ----------
-    method, path
-        As in the request line; ``path`` without the query.
-    query
-        First value of every parameter.
-    headers
-        Names in lower case; the last value of each.
-    body
-        Decompressed bytes.
-    received_us
-        Time of receipt, µs since the epoch, UTC.
-    models
-        That its key is for alone; None for all.
-    """
+class Arrival(msgspec.Struct, frozen=True):  # a dataclass takes as long as to parse a record
+    """Request as received: names of headers in lower case, body decompressed, receipt in µs."""
 
     method: str
     path: str
@@ -58,44 +42,26 @@ class Arrival:
     body: bytes
     received_us: int
     models: frozenset[str] | None = None
+    """Models that its key is limited to."""
 
 
 @dataclass(slots=True)
 class ParsedRequest:
-    """Contents of one request.
-
-    Parameters
-    ----------
-    parts
-        Whole records (or labels) as columns, by model.
-    halves
-        Sides that wait for each other.
-    rejected
-        What could not be read, each with its place.
-    kind
-        Whether ``parts`` are records or labels.
-    notes
-        Written to the journal in the commit of the parts.
-    settled
-        Told whether all of it became durable.
-    """
-
     parts: list[RequestPart] = field(default_factory=list)
     halves: list[HalfPart] = field(default_factory=list)
     rejected: Rejections = field(default_factory=Rejections)
     kind: RecordKind = "records"
     notes: Notes = NONE
+    """Written to the journal in the commit of the parts."""
     settled: Callable[[bool], None] = _nothing
+    """Called with whether all of it became durable."""
 
 
-@dataclass(frozen=True, slots=True)
-class SenderReply:
-    """Answer to the sender once everything is durable."""
-
+class SenderReply(msgspec.Struct, frozen=True):
     status: int
     body: bytes = b""
     content_type: bytes = b"application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
 
 class IntakeProtocol(Protocol):
@@ -107,45 +73,35 @@ class IntakeProtocol(Protocol):
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:
         """Test for this intake's requests; cheap, before the body."""
 
-    def read(self, arrival: Arrival) -> ParsedRequest:
-        """Columns of a request. ProblemError when the request as a whole cannot be read."""
+    def read(self, arrival: Arrival) -> ParsedRequest: ...
 
-    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
-        """Answer after the commit."""
+    def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply: ...
 
 
 @runtime_checkable
 class QuickIntake(Protocol):
-    """Intake with a fast path for plainly correct requests."""
+    """Intake with a fast path."""
 
     def quick(self, arrival: Arrival) -> ParsedRequest | None:
-        """Columns of a request on the fast path.
-
-        None when it must be looked at by `Intake.read`.
-        """
+        """Columns of a request on the fast path; None: it needs `IntakeProtocol.read`."""
 
 
 @runtime_checkable
 class SpeaksErrors(Protocol):
-    """Intake with errors in its peers' own form. Success even where nothing was taken."""
+    """Intake with errors in its peers' own form, and success even where nothing was taken."""
 
-    def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
-        """Answer in place of a problem document."""
+    def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply: ...
 
 
 @runtime_checkable
 class AddsError(Protocol):
-    """Intake with an ``error`` member in its problem documents. Its peers' clients look for that member."""
+    """Intake whose peers' clients look for an ``error`` member in problem documents."""
 
-    def error(self, problem: Problem) -> object:
-        """Value of the ``error`` member in the peers' form."""
+    def error(self, problem: Problem) -> object: ...
 
 
 def accepted(decoded: Decoded, *, status: int = 202) -> SenderReply:
-    """Answer of a JSON intake with accepted and rejected records.
-
-    ``{"accepted": n, "rejected": […]}``; a request of one record learns its id as ``x-outrider-id``.
-    """
+    """Counts and rejected records; a request of one record learns its id as ``x-outrider-id``."""
     count = decoded.accepted
     if decoded.rejected:
         # Reasons may quote what is no text, which the faster writer refuses.
@@ -157,7 +113,6 @@ def accepted(decoded: Decoded, *, status: int = 202) -> SenderReply:
 
 
 def id_header(decoded: Decoded) -> dict[str, str]:
-    """``x-outrider-id`` of a request of one record."""
     blocks = [*decoded.blocks, *(half.block for half in decoded.halves)]
     if decoded.accepted == 1 and blocks[0].kind == "records":
         # Header values are Latin-1, and ids are anything.
@@ -168,7 +123,7 @@ def id_header(decoded: Decoded) -> dict[str, str]:
 
 
 def rejections(decoded: Decoded) -> dict[str, object]:
-    """Members of an answer that name rejected records. The first thousand."""
+    """Members of an answer that name rejected records, the first thousand."""
     listed = decoded.rejected.listed
     members: dict[str, object] = {
         "rejected": [{"index": r.index, "id": r.id, "field": r.field, "reason": r.reason} for r in listed]

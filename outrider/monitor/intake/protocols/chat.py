@@ -1,7 +1,4 @@
-"""Shadow target of OpenAI's chat completions and completions.
-
-Mirrored requests of vLLM and others.
-"""
+"""Shadow target of OpenAI's chat completions and completions, for mirrored requests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,19 +31,7 @@ _DECODE = msgspec.json.Decoder(_Asked).decode
 
 
 class Chat:
-    """``POST …/chat/completions`` and ``POST …/completions``, streamed or not.
-
-    The answer is a completion without text: whoever sent the copy throws it away.
-
-    Parameters
-    ----------
-    targets
-        By model.
-    models
-        Names by which requests call them.
-    max_depth
-        Bound of ``[limits]``.
-    """
+    """``POST …/chat/completions`` and ``POST …/completions``; the answer is a completion without text."""
 
     name = "chat"
 
@@ -58,14 +43,9 @@ class Chat:
         self._max_depth = max_depth
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route, or of unsupported endpoints."""
         return (path.endswith(_TEXT) and method == "POST") or is_unsupported_openai(path)
 
     def read(self, arrival: Arrival) -> ParsedRequest:
-        """Record of the request.
-
-        It waits when a response is to be joined.
-        """
         refuse_unsupported(arrival.path)
         require_mirror(arrival.headers)
         body = self._body(arrival.body)
@@ -93,7 +73,6 @@ class Chat:
         return ParsedRequest([part])
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
-        """An empty completion in the form that was asked for."""
         asked = _asked(arrival.body)
         headers = id_header(decoded)
         id_ = headers.get("x-outrider-id") or request_id(arrival.headers) or "outrider"
@@ -122,7 +101,6 @@ class Chat:
         return parsed
 
     def error(self, problem: Problem) -> dict[str, object]:
-        """Error as the ``openai`` client shows one."""
         return {"message": problem.detail, "type": problem.title, "param": None, "code": None}
 
 
@@ -134,7 +112,6 @@ def _asked(body: bytes) -> _Asked:
 
 
 def _inputs(body: Mapping[str, Any]) -> Fields:
-    """Input of the model: messages of a chat, or the prompt of a completion."""
     messages, prompt = body.get("messages"), body.get("prompt")
     if isinstance(messages, list) and messages:
         return input_fields(messages, tools=body.get("tools"))
@@ -146,7 +123,7 @@ def _inputs(body: Mapping[str, Any]) -> Fields:
 
 
 def _without_keys(text: bytes, body: Mapping[str, Any]) -> str:
-    """The body as it came, but for callers' keys."""
+    """The body as received, without callers' keys."""
     if not body.keys() & {*CALLERS_KEYS}:
         return text.decode("utf-8", "replace")
     return canonical({name: value for name, value in body.items() if name not in CALLERS_KEYS})

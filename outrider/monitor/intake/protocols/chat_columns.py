@@ -1,9 +1,7 @@
-"""Columns of language model calls.
+"""Columns of language model calls, in mirrored chat requests and in traces.
 
-The same for mirrored chat requests and for traces.
-
-A call is read from OpenAI's form: messages with a role and a content, choices with a message. Whoever has
-another form (spans, log events) brings it into this one first.
+A call is read from OpenAI's form: messages with a role and a content, choices with a message; spans and log
+events are brought into this form first.
 """
 
 import json
@@ -13,39 +11,15 @@ from typing import Any
 import msgspec
 
 Fields = dict[str, Any]
+"""Values by the name of a column without its prefix."""
 CALLERS_KEYS = ("api_key", "authorization", "headers", "extra_headers", "api_base", "base_url")
 """Members of a request that hold callers' keys or addresses; neither kept nor sent on."""
-"""Values by the name of a column without its prefix."""
 
 
 def input_fields(
     messages: Sequence[Any], *, tools: Any = None, passages: Iterable[str] | None = None
 ) -> Fields:
-    """Input of a language model, for ``inputs.*``.
-
-    Parameters
-    ----------
-    messages
-        Objects with ``role`` and ``content`` (text, or a list of parts), oldest first.
-    tools
-        Tools it was offered, as they came.
-    passages
-        Texts that were retrieved for it.
-
-    Returns
-    -------
-    dict
-        ``prompt`` (the last message of the user), ``system`` (of role system or developer), ``messages``
-        and ``tools`` (canonical JSON), ``passages``; what there is none of is left out.
-
-    Examples
-    --------
-    >>> fields = input_fields([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
-    >>> fields["prompt"], fields["system"]
-    ('Hi', 'Be brief.')
-    >>> fields["messages"]
-    '[{"content":"Be brief.","role":"system"},{"content":"Hi","role":"user"}]'
-    """
+    """``inputs.*``: the user's last message, system text, messages, tools, passages; empty ones left out."""
     fields: Fields = {
         "prompt": _last_text(messages, "user"),
         "system": _joined(messages, ("system", "developer")),
@@ -57,27 +31,13 @@ def input_fields(
 
 
 def output_fields(*, answer: str | None, finish_reason: str | None = None, tool_calls: Any = None) -> Fields:
-    """Answer of a language model, for ``outputs.*``.
-
-    Empty fields are left out.
-
-    Examples
-    --------
-    >>> output_fields(answer="4", finish_reason="stop")
-    {'answer': '4', 'finish_reason': 'stop'}
-    """
+    """``outputs.*`` of an answer; empty fields are left out."""
     calls = canonical(tool_calls) if tool_calls else None
     return _present({"answer": answer, "finish_reason": finish_reason, "tool_calls": calls})
 
 
 def request_attrs(body: Mapping[str, Any]) -> Fields:
-    """Settings of a call, for ``attrs.*``.
-
-    Examples
-    --------
-    >>> request_attrs({"model": "small", "temperature": 0, "stream": True})
-    {'request_model': 'small', 'temperature': 0.0, 'stream': True}
-    """
+    """``attrs.*``: settings of a call."""
     temperature = number(body.get("temperature"))
     return _present(
         {
@@ -89,13 +49,7 @@ def request_attrs(body: Mapping[str, Any]) -> Fields:
 
 
 def response_attrs(body: Mapping[str, Any]) -> Fields:
-    """Model and tokens that an answer names, for ``attrs.*``.
-
-    Examples
-    --------
-    >>> response_attrs({"model": "small-2", "usage": {"prompt_tokens": 9, "completion_tokens": 3}})
-    {'response_model': 'small-2', 'input_tokens': 9, 'output_tokens': 3}
-    """
+    """``attrs.*``: model and tokens that an answer names."""
     usage = body.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     return _present(
@@ -108,15 +62,7 @@ def response_attrs(body: Mapping[str, Any]) -> Fields:
 
 
 def answer_fields(body: Mapping[str, Any]) -> Fields:
-    """Answer of a chat completion's first choice, for ``outputs.*``.
-
-    Or of a completion's.
-
-    Examples
-    --------
-    >>> answer_fields({"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]})
-    {'answer': '4', 'finish_reason': 'stop'}
-    """
+    """``outputs.*`` of the first choice of a completion."""
     choices = body.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(first, Mapping):
@@ -131,15 +77,7 @@ def answer_fields(body: Mapping[str, Any]) -> Fields:
 
 
 def content_text(content: Any) -> str | None:
-    """Text of a message.
-
-    Its own, or that of its parts of text, one per line; None when it has none.
-
-    Examples
-    --------
-    >>> content_text([{"type": "text", "text": "What is this?"}, {"type": "image_url", "image_url": {}}])
-    'What is this?'
-    """
+    """Text of a message: its own, or that of its text parts, one per line."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -150,13 +88,7 @@ def content_text(content: Any) -> str | None:
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal texts.
-
-    Examples
-    --------
-    >>> canonical({"b": 1, "a": [True, None]})
-    '{"a":[true,null],"b":1}'
-    """
+    """JSON with sorted keys and no spaces: equal values give equal texts."""
     try:
         return msgspec.json.encode(value, order="deterministic").decode()
     except (UnicodeEncodeError, TypeError, ValueError, OverflowError):
@@ -165,12 +97,10 @@ def canonical(value: Any) -> str:
 
 
 def text(value: Any) -> str | None:
-    """Value of type text, else None."""
     return value if isinstance(value, str) else None
 
 
 def number(value: Any) -> int | float | None:
-    """Value of type number, else None."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -1,12 +1,10 @@
-"""Intake ``POST /v1/cloudevents`` for logged requests and responses.
-
-KServe, Seldon and MLServer log them as events.
+"""``POST /v1/cloudevents``: requests and responses logged by KServe, Seldon and MLServer.
 
 Both events of a call have one id; they are joined into one record (`outrider.monitor.intake.join`).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -32,37 +30,23 @@ _SIDES: dict[str, Side] = {"inference.request": "request", "inference.response":
 _FAMILIES = ("org.kubeflow.serving.", "io.seldon.serving.")
 _ABOUT = ("namespace", "component", "endpoint")
 _UNSET = ("", "NOTIMPLEMENTED")
-"""What MLServer says where it knows no name."""
+"""What MLServer writes where it knows no name."""
 _NO_TENSORS = {"instances", "predictions", "data", "strData", "jsonData", "binData", "messages", "choices"}
 _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
 class ModelForm:
-    """Form of the events of one model.
-
-    Parameters
-    ----------
-    v2, plain
-        Names of tensors, and of what comes without names.
-    is_joined
-        Whether requests wait for their responses; else they are records at once, for a replica to answer.
-    entity_header
-        Header of the call with the entity, where the sender passes it on.
-    """
-
     v2: V2Form = field(default_factory=V2Form)
     plain: PlainForm = field(default_factory=PlainForm)
     is_joined: bool = True
+    """Whether requests wait for their responses; else a replica answers them."""
     entity_header: str | None = None
+    """Header of the call with the entity, if the sender passes it on."""
 
     @classmethod
     def of(cls, model: ModelSettings, limits: LimitSettings) -> "ModelForm":
-        """Form of a model by its configuration.
-
-        Events come with their responses: they wait for them even where a replica could answer, unless the
-        configuration says that it is to.
-        """
+        """Form by configuration: without a word there, requests wait for their responses."""
         return cls(
             v2=MirrorTarget.of(model, limits).form,
             plain=PlainForm(
@@ -77,18 +61,6 @@ class ModelForm:
 
 
 class CloudEvents:
-    """Events of inference calls.
-
-    Parameters
-    ----------
-    forms
-        How the bodies of each model are read, by its name.
-    models
-        Names by which senders call them.
-    max_events, max_depth
-        Bounds of ``[limits]``.
-    """
-
     name = "cloudevents"
 
     def __init__(
@@ -105,11 +77,9 @@ class CloudEvents:
         self._max_depth = max_depth
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route."""
         return path == PATH and method == "POST"
 
     def read(self, arrival: Arrival) -> ParsedRequest:
-        """Sides of records; each event that cannot be read is rejected alone."""
         events = read_events(
             arrival.headers, arrival.body, max_events=self._max_events, max_depth=self._max_depth
         )
@@ -125,7 +95,6 @@ class CloudEvents:
         return reading
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:  # noqa: ARG002 - protocol
-        """Counts, and every event that was refused with its reason."""
         return accepted(decoded)
 
     def _add(self, reading: ParsedRequest, event: Event, index: int, asked: str | None) -> None:
@@ -181,7 +150,7 @@ class CloudEvents:
                 found = form.v2.read(event.data, message)
                 part = found.part(model, id_=request_id(headers, found.id), ts=event.time, entity=entity)
                 part.columns.update({f"attrs.{name}": [value] * found.rows for name, value in attrs.items()})
-                return replace(part, indices=[index] * found.rows)
+                return msgspec.structs.replace(part, indices=[index] * found.rows)
             streamed = assembled(event.data) if side == "response" else None
             parsed = parse_json(event.data, self._max_depth) if streamed is None else streamed
             body = read_plain(parsed, message, form.plain)
@@ -194,7 +163,7 @@ class CloudEvents:
         part.system.update({"ts": [event.time] * rows, "entity": [entity] * rows})
         if (ids := row_ids(request_id(headers, body.id), rows)) is not None:
             part.system["id"] = ids
-        return replace(part, has_own_names="messages" in parsed)
+        return msgspec.structs.replace(part, has_own_names="messages" in parsed)
 
 
 def _plain_part(
@@ -222,7 +191,7 @@ def _side(kind: str) -> Side:
 
 
 def _passed_on(event: Event) -> dict[str, str]:
-    """Headers of the call that KServe passes on as JSON, where it was told to; names in lower case."""
+    """Headers of the call that KServe passes on as JSON; names in lower case."""
     try:
         metadata = msgspec.json.decode(event.extensions.get("metadata", "{}"))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -236,7 +205,7 @@ def _passed_on(event: Event) -> dict[str, str]:
 
 
 def _headers(event: Event, passed: Mapping[str, str]) -> dict[str, str]:
-    """Names of the call. Headers of the event's own delivery name the delivery and do not count.
+    """Names of the call, not of the event's own delivery.
 
     Both events of Seldon's executor have one ``requestid``, and ids of their own.
     """
@@ -247,7 +216,7 @@ def _headers(event: Event, passed: Mapping[str, str]) -> dict[str, str]:
 
 
 def _has_tensors(body: bytes) -> bool:
-    """True for a body of the Open Inference Protocol: a list of tensors, perhaps with bytes behind."""
+    """True for a body of the Open Inference Protocol: a list of tensors, perhaps with bytes after it."""
     try:
         top = _TOP.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

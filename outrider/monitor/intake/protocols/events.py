@@ -1,7 +1,4 @@
-"""CloudEvents over HTTP, versions 1.0 and 0.3.
-
-Binary, structured and batched, as plain values.
-"""
+"""CloudEvents over HTTP, versions 1.0 and 0.3: binary, structured and batched, as plain values."""
 
 import base64
 import binascii
@@ -25,24 +22,11 @@ _NO_EXTENSION = {"specversion", "id", "source", "type", "time", "data", "data_ba
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """CloudEvent.
-
-    Parameters
-    ----------
-    id, source, type
-        As the sender named them; none is empty.
-    time
-        As text (RFC 3339); None where it has none.
-    data
-        Its payload, as bytes.
-    extensions
-        Other attributes, as texts.
-    """
-
     id: str
     source: str
     type: str
     time: str | None
+    """RFC 3339."""
     data: bytes
     extensions: Mapping[str, str] = field(default_factory=dict)
 
@@ -50,24 +34,7 @@ class Event:
 def read_events(
     headers: Mapping[str, str], body: bytes, *, max_events: int, max_depth: int
 ) -> list[Event | FieldError]:
-    """Events of a request.
-
-    A faulty event of a batch is its fault.
-
-    Parameters
-    ----------
-    headers
-        Names in lower case.
-    body
-        Decompressed bytes.
-    max_events, max_depth
-        Bounds of ``[limits]``.
-
-    Raises
-    ------
-    ProblemError
-        415 when it is no CloudEvent, 400 when it cannot be read, 413 for too many events.
-    """
+    """Events of a request; a faulty event of a batch is its fault."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == STRUCTURED:
         return [_structured(parse_json(body, max_depth), max_depth)]
@@ -155,5 +122,5 @@ def _is_text(value: Any) -> bool:
 
 
 def _decoded(value: str) -> str:
-    """Value of a header: UTF-8, percent-encoded; header values came as Latin-1."""
+    """Value of a header: UTF-8, percent-encoded, received as Latin-1."""
     return unquote_to_bytes(value.encode("latin-1")).decode("utf-8", "replace")

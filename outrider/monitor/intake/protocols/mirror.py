@@ -1,7 +1,4 @@
-"""Shadow targets for mirrored requests of a proxy.
-
-Told apart from requests of somebody who wants an answer.
-"""
+"""Mirrored requests of a proxy, as opposed to those whose sender wants an answer."""
 
 from collections.abc import Mapping
 
@@ -12,18 +9,7 @@ _SUFFIX = "-shadow"
 
 
 def is_mirrored(headers: Mapping[str, str]) -> bool:
-    """Test for a mirrored request.
-
-    Its Host ends in ``-shadow``, or it says ``x-outrider-mirror: 1``.
-
-    Envoy, Istio and the load balancers made of them add the suffix to the Host (before the port) of the
-    copies that they send.
-
-    Examples
-    --------
-    >>> is_mirrored({"host": "models.internal-shadow:8080"}), is_mirrored({"host": "models.internal"})
-    (True, False)
-    """
+    """Test for a Host that ends in ``-shadow`` (Envoy, Istio), or ``x-outrider-mirror: 1``."""
     host = headers.get("host", "").strip().lower()
     name, colon, port = host.rpartition(":")
     if colon and port.isdigit():
@@ -32,15 +18,7 @@ def is_mirrored(headers: Mapping[str, str]) -> bool:
 
 
 def require_mirror(headers: Mapping[str, str]) -> None:
-    """Refuse a request that is no mirrored copy.
-
-    Its sender waits for an answer that is not given here.
-
-    Raises
-    ------
-    ProblemError
-        421.
-    """
+    """Refuse a request that is no mirrored copy: its sender waits for an answer."""
     if not is_mirrored(headers):
         detail = (
             "Outrider is no model server: it takes copies of requests and answers nobody. Send this to the "

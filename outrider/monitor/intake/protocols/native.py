@@ -1,7 +1,4 @@
-"""Outrider's own intakes.
-
-JSON, JSON lines and Arrow IPC streams of records or labels.
-"""
+"""Outrider's own intakes: JSON, JSON lines and Arrow IPC streams of records or labels."""
 
 from collections.abc import Mapping
 
@@ -27,15 +24,7 @@ _PARAMETERS = ("clock", "join", "model")
 
 
 class Native:
-    """``POST /v1/records`` or ``POST /v1/labels``.
-
-    Parameters
-    ----------
-    kind
-        Which of the two.
-    decoder
-        Reads the bodies.
-    """
+    """``POST /v1/records`` or ``POST /v1/labels``."""
 
     def __init__(self, kind: RecordKind, decoder: Decoder) -> None:
         self.name: str = kind
@@ -44,11 +33,9 @@ class Native:
         self._decoder = decoder
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route."""
         return path == self._path and method == "POST"
 
     def quick(self, arrival: Arrival) -> ParsedRequest | None:
-        """Records that fit, on the fast path; None: see `read`."""
         _check(arrival.query)
         if self._kind == "labels" or "join" in arrival.query:
             return None
@@ -59,7 +46,6 @@ class Native:
         return ParsedRequest(parts) if parts else None
 
     def read(self, arrival: Arrival) -> ParsedRequest:
-        """Columns of the body's records."""
         _check(arrival.query)
         form = _form(arrival.headers)
         model = arrival.query.get("model")
@@ -72,12 +58,10 @@ class Native:
         return ParsedRequest(parts, halves, rejected, self._kind)
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:  # noqa: ARG002 - protocol
-        """Counts, and every record that was refused with its reason."""
         return accepted(decoded)
 
 
 def _check(query: Mapping[str, str]) -> None:
-    """Refuse parameters that say nothing here."""
     check_names(query, _PARAMETERS)
     if (clock := query.get("clock", "own")) != "own":
         raise ProblemError(problem(422, f"?clock= is own, got {clock!r:.80}", field="clock"))

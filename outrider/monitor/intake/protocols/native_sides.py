@@ -16,9 +16,7 @@ _NAMELESS = "is missing: with join=true, a record meets its other side by id"
 
 
 def split(parts: Sequence[RequestPart], rejected: Rejections) -> tuple[list[RequestPart], list[HalfPart]]:
-    """Split records into whole ones and unmatched sides.
-
-    Sides without an id are rejected.
+    """Whole records and unmatched sides; sides without an id are rejected.
 
     A record with inputs and no outputs is a request, one with outputs and no inputs a response.
     """
@@ -45,7 +43,7 @@ def split(parts: Sequence[RequestPart], rejected: Rejections) -> tuple[list[Requ
 
 
 def _filled(part: RequestPart, prefix: str) -> list[bool]:
-    """Mask of the rows with a value in any field of ``prefix``."""
+    """Rows with a value in any field of ``prefix``."""
     if prefix in part.fields:
         return [bool(fields) for fields in part.fields[prefix]]
     filled = pa.array([False] * len(part.indices))
@@ -60,7 +58,6 @@ def _filled(part: RequestPart, prefix: str) -> list[bool]:
 
 
 def _by_name(part: RequestPart) -> tuple[list[int], list[int]]:
-    """Rows that have an id, and rows that have none."""
     ids = part.system.get("id")
     given = (
         ids.is_valid().to_pylist() if isinstance(ids, pa.Array) else [id_ is not None for id_ in ids or ()]

@@ -1,7 +1,4 @@
-"""Shadow target of the Open Inference Protocol (V2).
-
-Mirrored requests of Triton, KServe and others.
-"""
+"""Shadow target of the Open Inference Protocol (V2): mirrored requests of Triton, KServe and others."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.monitor.http.problem import Problem, ProblemError, problem
 from outrider.monitor.intake.column_types import is_list, parse_type
 from outrider.monitor.intake.decode import Decoded
@@ -30,31 +27,18 @@ _PATH = re.compile(r"/v2/models/(?P<model>.+?)(?:/versions/(?P<version>[^/]+))?/
 
 @dataclass(frozen=True, slots=True)
 class MirrorTarget:
-    """Options for mirrored requests of one model.
-
-    Parameters
-    ----------
-    form
-        How tensors are read.
-    waits
-        Whether a request waits for its response.
-    entity_header
-        Header with the entity.
-    only
-        Name and declared type of the only input, for raw bodies; None where there are several.
-    keeps_request
-        Whether the whole body of a request of completions is kept.
-    """
+    """Options for mirrored requests of one model."""
 
     form: V2Form
     waits: bool = False
     entity_header: str | None = None
     only: tuple[str, pa.DataType | None] | None = None
+    """Name and declared type of the only input, for raw bodies; None with several."""
     keeps_request: bool = False
+    """Whether the whole body of a request of completions is kept."""
 
     @classmethod
     def of(cls, model: ModelSettings, limits: LimitSettings) -> "MirrorTarget":
-        """Target of a model by its configuration."""
         declared = {name: parse_type(text) for name, text in model.columns.items()}
         inputs = {name: kind for name, kind in declared.items() if name.startswith("inputs.")}
         names = model.declared_inputs or tuple(inputs)
@@ -76,24 +60,11 @@ class MirrorTarget:
         )
 
     def entity(self, headers: Mapping[str, str]) -> str | None:
-        """Entity that the headers of a request name."""
         return headers.get(self.entity_header) or None if self.entity_header else None
 
 
 class OpenInference:
-    """``POST …/v2/models/{model}[/versions/{version}]/infer``, JSON or with binary tensors.
-
-    The answer is one of the protocol without outputs: whoever sent the copy throws it away.
-
-    Parameters
-    ----------
-    targets
-        By model.
-    models
-        Names by which requests call them.
-    schema
-        Schema of a model's records now, and its digest: for requests that fit it as they are.
-    """
+    """``POST …/v2/models/{model}[/versions/{version}]/infer``; the answer has no outputs."""
 
     name = "infer"
 
@@ -109,14 +80,12 @@ class OpenInference:
         self._tensors = QuickTensors(schema)
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route, or of unsupported extensions."""
         if path.endswith("/infer") and method == "POST" and _PATH.search(path) is not None:
             return True
         # A model may be called "stats".
         return is_unsupported_v2(path) and self._models.find(path.removeprefix("/v2/models/")) is None
 
     def quick(self, arrival: Arrival) -> ParsedRequest | None:
-        """Records of binary tensors that fit, on the fast path. None: see `read`."""
         headers = arrival.headers
         length = headers.get(HEADER, "")
         place = _PATH.search(arrival.path)
@@ -138,7 +107,6 @@ class OpenInference:
         return None if part is None else ParsedRequest([part])
 
     def read(self, arrival: Arrival) -> ParsedRequest:
-        """Records of the request's rows. Requests wait when a response is to be joined."""
         refuse_unsupported(arrival.path)
         require_mirror(arrival.headers)
         place = _place(arrival.path)
@@ -161,7 +129,7 @@ class OpenInference:
         return ParsedRequest(halves=[HalfPart("", "request", part)])
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
-        """Response without outputs. ``parameters`` say how many rows were refused, if any."""
+        """Response without outputs; ``parameters`` say how many rows were refused."""
         place = _place(arrival.path)
         members: dict[str, object] = {"model_name": place["model"], "outputs": []}
         if place["version"]:
@@ -179,7 +147,6 @@ class OpenInference:
         return SenderReply(200, msgspec.json.encode(members), headers=headers)
 
     def error(self, problem: Problem) -> str:
-        """Error as text, in the protocol's form."""
         return problem.detail
 
 

@@ -1,7 +1,4 @@
-"""Bodies of inference calls that name no tensors.
-
-V1 (instances, predictions), Seldon's, and chat calls.
-"""
+"""Bodies without tensors: V1 (instances, predictions), Seldon's, and chat calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,44 +16,18 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class PlainForm:
-    """Names for unnamed values.
-
-    Parameters
-    ----------
-    inputs
-        Inputs of the model, in order (``models.NAME.inputs``).
-    target
-        What a single answer is called (``models.NAME.target``).
-    names
-        Names for ``instances``, ``predictions``, ``ndarray`` or ``tensor``: one for the whole value, or one
-        for each of its elements.
-    output_names
-        The same for responses; None where they are those of requests.
-    """
-
     inputs: tuple[str, ...] = ()
     target: str = "label"
+    """Name of a single answer."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names of ``instances``, ``predictions``, ``ndarray`` or ``tensor``: one, or one per element."""
     output_names: Mapping[str, tuple[str, ...]] | None = None
+    """None: the names of requests."""
 
     def rows(
         self, listed: list[Any], message: Message, *, own: str, given: list[str] | None = None
     ) -> list[Fields]:
-        """Fields of each element of a list.
-
-        An object has names, everything else gets some.
-
-        Parameters
-        ----------
-        listed
-            One element per record.
-        message
-            Whether they are inputs or outputs.
-        own
-            What the list is called.
-        given
-            Names of elements that came with it.
-        """
+        """Fields of each element of a list; ``own`` names the list, ``given`` its elements."""
         return [_named(row, self._names(row, message, own, given)) for row in listed]
 
     def _names(self, row: Any, message: Message, own: str, given: list[str] | None) -> tuple[str, ...]:
@@ -74,39 +45,13 @@ class PlainForm:
 
 @dataclass(frozen=True, slots=True)
 class PlainBody:
-    """Records of one body.
-
-    Parameters
-    ----------
-    rows
-        Fields of each record.
-    id
-        As the body names it.
-    attrs
-        Of all its records.
-    """
-
     rows: list[Fields]
     id: str | None = None
     attrs: Fields = field(default_factory=dict)
 
 
 def read_plain(body: Any, message: Message, form: PlainForm) -> PlainBody:
-    """Records of a parsed JSON body.
-
-    Raises
-    ------
-    FieldError
-        Naming the member that was expected or cannot be read.
-
-    Examples
-    --------
-    >>> form = PlainForm(inputs=("age", "income"))
-    >>> read_plain({"instances": [[41, 3.5], {"age": 42}]}, "request", form).rows
-    [{'age': 41, 'income': 3.5}, {'age': 42}]
-    >>> read_plain({"predictions": [1, [0.2, 0.8]]}, "response", form).rows
-    [{'label': 1}, {'predictions': [0.2, 0.8]}]
-    """
+    """Records of a parsed JSON body; a FieldError names the member that cannot be read."""
     if not isinstance(body, dict):
         raise FieldError("data", f"expected a JSON object, got {type(body).__name__}")
     if message == "request":

@@ -1,7 +1,4 @@
-"""Fast path for V2 requests with binary tensors.
-
-Of columns that the model's schema has already.
-"""
+"""Fast path for V2 requests with binary tensors of columns that the schema has already."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -18,19 +15,11 @@ from outrider.monitor.intake.uuid7 import uuid7s
 from .v2 import Head, V2Form, V2Tensor, decode_head, is_attr
 
 _MOST_SHAPES = 1024
-"""The order of tensors comes from strangers: what is remembered of them is bounded."""
+"""The order of tensors comes from strangers: the cache of shapes is bounded."""
 _Tensors: TypeAlias = tuple[tuple[str, str, tuple[int, ...]], ...]
 
 
 class QuickTensors:
-    """Reader of requests whose tensors fit the schema.
-
-    Parameters
-    ----------
-    schema
-        Schema of a model's records now, and its digest.
-    """
-
     def __init__(self, schema: Callable[[str], tuple[pa.Schema, str]]) -> None:
         self._schema = schema
         self._shapes: dict[tuple[str, str, _Tensors], TensorShape] = {}
@@ -39,19 +28,7 @@ class QuickTensors:
         self, body: bytes, length: int, *, model: str, form: V2Form, id_of: Callable[[object], str | None],
         entity: str | None, received_us: int,
     ) -> RequestPart | None:  # fmt: skip
-        """Records of a request with ``length`` bytes of JSON.
-
-        None: it takes a second look.
-
-        Parameters
-        ----------
-        id_of
-            Id of the request, given that of the body.
-        entity
-            That the headers name.
-        received_us
-            Time of receipt.
-        """
+        """Records of a request with ``length`` bytes of JSON; None: it needs a second look."""
         if not form.batched or form.tensors:
             return None
         if may_have_nul(body[:length]):  # perhaps in the id
@@ -93,7 +70,7 @@ class QuickTensors:
 def _raws(
     rest: memoryview, tensors: Sequence[V2Tensor], columns: Sequence[TensorColumn], rows: int
 ) -> list[memoryview] | None:
-    """Bytes of each tensor; None where one does not fit its column, or some are left."""
+    """Bytes of each tensor; None if one does not fit its column, or some are left."""
     raws, at = [], 0
     for tensor, column in zip(tensors, columns, strict=True):
         size = (tensor.parameters or {}).get("binary_data_size")

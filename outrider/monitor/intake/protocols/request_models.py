@@ -7,26 +7,11 @@ from functools import lru_cache
 from outrider.monitor.intake.rejections import Rejections
 
 _SHORT = 256
-"""Characters of a name that is worth remembering."""
+"""Longer names are not cached."""
 
 
 class RequestModels:
-    """Names of requests to models.
-
-    A model's own name counts before the names given to models, and these before patterns with ``*``; among
-    patterns the longest counts.
-
-    Parameters
-    ----------
-    named
-        Model to the names and patterns it is called by.
-
-    Examples
-    --------
-    >>> models = RequestModels({"support": ("gpt-4o", "llama-*"), "churn": ()})
-    >>> [models.find(name) for name in ("churn", "gpt-4o", "llama-3-8b", "gpt-4")]
-    ['churn', 'support', 'support', None]
-    """
+    """Models by their own names, then given names, then patterns with ``*``, the longest first."""
 
     def __init__(self, named: Mapping[str, Sequence[str]]) -> None:
         self._known = list(named)
@@ -38,11 +23,9 @@ class RequestModels:
         self._find_short = lru_cache(1024)(self._find)
 
     def find(self, name: str) -> str | None:
-        """Model that is called so; None where there is none."""
         return self._find_short(name) if len(name) <= _SHORT else self._find(name)
 
     def unknown(self, name: str, *, id_: str | None = None) -> Rejections:
-        """Rejection of a request without a model under watch."""
         reason = (
             f"no model under watch is called {name[:256]!r} (there are {', '.join(self._known[:20])}); "
             "name it in request_models of [models.NAME.intake]"

@@ -1,7 +1,4 @@
-"""Streamed chat completions, assembled into one answer.
-
-The stream is of server-sent events.
-"""
+"""Streamed chat completions (server-sent events), assembled into one answer."""
 
 from typing import Any
 
@@ -11,18 +8,9 @@ _DONE = b"[DONE]"
 
 
 def assembled(body: bytes) -> dict[str, Any] | None:
-    """Completion from a stream of chunks.
+    """Completion from a stream of chunks, else None; a broken stream gives what had come.
 
-    None when the body is no such stream.
-
-    Only the first choice is followed. A stream that breaks off gives what had come.
-
-    Examples
-    --------
-    >>> one, two = ({"choices": [{"delta": {"content": text}}]} for text in ("4", "2"))
-    >>> stream = b"".join(b"data: %s" % msgspec.json.encode(chunk) + bytes([10, 10]) for chunk in (one, two))
-    >>> assembled(stream)["choices"]
-    [{'message': {'content': '42'}, 'finish_reason': None}]
+    Only the first choice is followed.
     """
     if body.lstrip()[:5] != b"data:":
         return None
@@ -56,7 +44,6 @@ def assembled(body: bytes) -> dict[str, Any] | None:
 
 
 def _first(choices: Any) -> dict[str, Any]:
-    """The chunk's part of choice 0."""
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and choice.get("index", 0) == 0:
             return choice

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from outrider.assertions.columns import tensor_array
+from outrider.assertions.batch.columns import tensor_array
 from outrider.monitor.intake.column_types import Values
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -34,24 +34,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def binary_column(raw: memoryview, shape: Sequence[int], datatype: str, *, keep: bool) -> Values:
-    """Column of a tensor that came in binary.
-
-    Parameters
-    ----------
-    raw
-        Its bytes, little-endian, row by row.
-    shape
-        ``(rows, …)``, every size >= 1.
-    datatype
-        Name in the protocol.
-    keep
-        Whether a shape of ``(rows, 1)`` stays one of vectors; else it is one of plain values.
-
-    Raises
-    ------
-    ValueError
-        If the bytes are not those of such a tensor.
-    """
+    """Column of a tensor in binary, little-endian; ``keep``: shape ``(rows, 1)`` stays one of vectors."""
     size = math.prod(shape)
     if datatype == "BYTES":
         return _nested(_texts(_elements(raw, size)), shape, keep=keep)
@@ -74,24 +57,10 @@ def binary_column(raw: memoryview, shape: Sequence[int], datatype: str, *, keep:
 def json_column(
     data: Any, shape: Sequence[int], datatype: str, *, keep: bool, base64_text: bool = False
 ) -> Values:
-    """Column of a tensor whose data came as JSON, flat or nested.
+    """Column of a tensor in JSON, flat or nested.
 
-    Numbers in 32 or 16 bits are rounded as they would be in binary. A value that is none of the datatype
-    stays what it is, so that only its row is refused.
-
-    Parameters
-    ----------
-    data
-        List of values, or nested lists.
-    shape, datatype, keep
-        As in `binary_column`.
-    base64_text
-        Whether BYTES stand as base64 (MLServer's content type ``base64``).
-
-    Raises
-    ------
-    ValueError
-        If there are not as many values as the shape says.
+    Numbers in 32 or 16 bits are rounded as in binary. A value of another type stays what it is, so that only
+    its row is refused.
     """
     size = math.prod(shape)
     if not isinstance(data, list):
@@ -121,7 +90,7 @@ def _inner(shape: Sequence[int], *, keep: bool) -> Sequence[int]:
 
 
 def _nested(flat: list[Any], shape: Sequence[int], *, keep: bool) -> list[Any]:
-    """Rows of what are no numbers; lists of any depth become one list per row."""
+    """Rows that are no numbers; lists of any depth become one list per row."""
     inner = _inner(shape, keep=keep)
     if not inner:
         return flat
@@ -130,7 +99,6 @@ def _nested(flat: list[Any], shape: Sequence[int], *, keep: bool) -> list[Any]:
 
 
 def _array(flat: list[Any]) -> NDArray[Any] | None:
-    """Array of numbers, or None when anything else is among them."""
     # Types first: numpy would make one wide text of each element as soon as one of them is a text.
     if not set(map(type, flat)) <= _PLAIN:
         return None

@@ -1,7 +1,4 @@
-"""Unsupported endpoints of V2 and OpenAI.
-
-Each has a sentence that says so.
-"""
+"""Unsupported endpoints of V2 and OpenAI, each with a sentence that says so."""
 
 import re
 
@@ -34,35 +31,14 @@ _WHAT = {
 
 
 def is_unsupported_v2(path: str) -> bool:
-    """Test for an endpoint of V2's extensions.
-
-    Examples
-    --------
-    >>> is_unsupported_v2("/v2/models/churn/stats"), is_unsupported_v2("/v2/models/churn/infer")
-    (True, False)
-    """
     return path.startswith("/v2/") and _V2.fullmatch(path) is not None
 
 
 def is_unsupported_openai(path: str) -> bool:
-    """Test for an endpoint of OpenAI beside completions.
-
-    Examples
-    --------
-    >>> is_unsupported_openai("/v1/responses"), is_unsupported_openai("/v1/records")
-    (True, False)
-    """
     return _OPENAI.fullmatch(path) is not None
 
 
 def refuse_unsupported(path: str) -> None:
-    """Refuse an unsupported endpoint, and name the supported ones.
-
-    Raises
-    ------
-    ProblemError
-        404.
-    """
     if is_unsupported_v2(path) and (found := _V2.fullmatch(path)):
         part = next(name for name, text in found.groupdict().items() if text)
         what = _WHAT[found["last"] if part == "last" else part]
@@ -72,6 +48,5 @@ def refuse_unsupported(path: str) -> None:
 
 
 def shared_memory(name: str) -> ProblemError:
-    """Problem of a tensor whose values lie in shared memory."""
     detail = f"tensor {name}: not supported: {_WHAT['memory']}. {_V2_TAKES}"
     return ProblemError(problem(422, detail))

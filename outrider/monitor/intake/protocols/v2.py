@@ -1,6 +1,4 @@
-"""Open Inference Protocol (V2) over HTTP.
-
-JSON and the binary tensor extension become columns.
+"""Open Inference Protocol (V2) over HTTP: JSON and binary tensors become columns.
 
 A tensor of shape ``[n, …]`` is a column of ``n`` records. ``[n]`` and ``[n, 1]`` hold plain values, other
 shapes tensors; BYTES are texts, or bytes where they are not UTF-8, and a list per record for ``[n, k]``.
@@ -16,7 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from outrider.assertions.columns import is_tensor
+from outrider.assertions.batch.columns import is_tensor
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.intake.column_types import Values
 from outrider.monitor.intake.decode import parse_json
@@ -27,7 +25,7 @@ from .tensors import DTYPES, binary_column, json_column
 from .unsupported import shared_memory
 
 HEADER = "inference-header-content-length"
-"""Header with the length of the JSON in front of binary tensors."""
+"""Length of the JSON in front of binary tensors."""
 Message = Literal["request", "response"]
 _PREFIX: dict[Message, str] = {"request": "inputs", "response": "outputs"}
 _RESERVED = {
@@ -38,8 +36,6 @@ _MAX_DIMENSIONS = 16
 
 
 class V2Tensor(msgspec.Struct):
-    """Tensor of a request, as its JSON describes one."""
-
     name: str
     shape: list[int]
     datatype: str
@@ -48,8 +44,6 @@ class V2Tensor(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """A request or a response: both have tensors and parameters."""
-
     id: str | int | None = None
     model_name: str | None = None
     model_version: str | None = None
@@ -64,61 +58,25 @@ decode_head = msgspec.json.Decoder(Head).decode
 
 @dataclass(frozen=True, slots=True)
 class V2Form:
-    """Options of reading one model's tensors.
-
-    Parameters
-    ----------
-    batched
-        Whether the first size of every tensor is the number of records; else a message is one record.
-    tensors
-        Names for a tensor: one renames it, several are its columns along the last axis.
-    output_tensors
-        The same for responses; None where they are those of requests.
-    needed
-        Full names of the inputs of which a request needs every one.
-    typed
-        Full names of inputs of which it needs one at least.
-    shaped
-        Full names of columns (``inputs.tokens``) that stay vectors or lists in shape ``[n, 1]``.
-    max_rows, max_depth
-        Bounds of ``[limits]``.
-
-    Examples
-    --------
-    >>> body = b'{"inputs": [{"name": "x", "shape": [2, 2], "datatype": "FP32", "data": [1, 2, 3, 4]}]}'
-    >>> found = V2Form(tensors={"x": ("age", "income")}).read(body, "request")
-    >>> found.rows, sorted(found.columns), found.columns["inputs.income"].to_pylist()
-    (2, ['inputs.age', 'inputs.income'], [2.0, 4.0])
-    """
+    """Options of reading one model's tensors."""
 
     batched: bool = True
+    """Whether the first size of every tensor is the number of records; else a message is one record."""
     tensors: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Names for a tensor: one renames it, several are its columns along the last axis."""
     output_tensors: Mapping[str, tuple[str, ...]] | None = None
+    """None: the names of requests."""
     needed: tuple[str, ...] = ()
+    """Full names of the inputs of which a request needs every one."""
     typed: tuple[str, ...] = ()
+    """Full names of the inputs of which a request needs one at least."""
     shaped: Collection[str] = frozenset()
+    """Full names of columns that stay vectors or lists in shape ``[n, 1]``."""
     max_rows: int = 100_000
     max_depth: int = 16
 
     def read(self, body: bytes, message: Message, *, header_length: int | None = None) -> "V2Message":
-        """Columns of a body.
-
-        Parameters
-        ----------
-        body
-            Decompressed bytes.
-        message
-            Whether it is a request or a response.
-        header_length
-            Value of ``Inference-Header-Content-Length``; None when the header is missing. Binary tensors
-            behind the JSON are found without it, too.
-
-        Raises
-        ------
-        ProblemError
-            400 when the body cannot be read, 413 for too many rows, 422 when it is an error, has no rows, or
-            lacks an input that is needed.
-        """
+        """Columns of a body; binary tensors after the JSON are found without the header, too."""
         head, end = _head(body, header_length, self.max_depth)
         if head.error is not None:
             raise ProblemError(problem(422, f"an error instead of tensors: {head.error[:256]}"))
@@ -145,19 +103,7 @@ class V2Form:
         return missing or ([] if any(name in columns for name in self.typed) else list(self.typed))
 
     def raw(self, body: bytes, name: str, kind: pa.DataType | None) -> "V2Message":
-        """Message of a raw binary request: the body is the only tensor.
-
-        Marked by ``Inference-Header-Content-Length: 0``.
-
-        Parameters
-        ----------
-        body
-            Bytes of float32 when ``kind`` is a tensor, else of one element of BYTES.
-        name
-            Name of the only input.
-        kind
-            Its declared type.
-        """
+        """Message of a raw request: the body is the only tensor (``Inference-Header-Content-Length: 0``)."""
         if kind is not None and is_tensor(kind):
             size = 4 * math.prod(kind.shape)
             if not body or len(body) % size:
@@ -235,22 +181,6 @@ class V2Form:
 
 @dataclass(frozen=True, slots=True)
 class V2Message:
-    """Contents of a request or a response.
-
-    Parameters
-    ----------
-    rows
-        Records in it, >= 1.
-    columns
-        Full name of a column to its values.
-    id, model, version
-        As the body names them; None where it does not.
-    entity
-        ``sequence_id`` among the parameters.
-    attrs
-        Other parameters that are plain values.
-    """
-
     rows: int
     columns: dict[str, Values]
     id: str | int | None = None
@@ -269,21 +199,7 @@ class V2Message:
         ts: object = None,
         first: int = 0,
     ) -> RequestPart:
-        """Records of a model.
-
-        Values given here count before those of the body.
-
-        Parameters
-        ----------
-        model
-            Name of the model in Outrider.
-        id_
-            Id of the request; its records are numbered when there are several.
-        version, entity, ts
-            Of all its records.
-        first
-            Place of the first record in what was sent.
-        """
+        """Records of a model; values given here count before those of the body."""
         system: dict[str, Values] = {}
         for name, value in (("version", version or self.version), ("entity", entity or self.entity)):
             check_short(name, value)
@@ -299,13 +215,7 @@ class V2Message:
 
 
 def header_length(headers: Mapping[str, str]) -> int | None:
-    """Length of the JSON in the header; None without the header.
-
-    Raises
-    ------
-    ProblemError
-        400 when it is no whole number.
-    """
+    """Length of the JSON in the header; None without the header."""
     text = headers.get(HEADER)
     if text is None:
         return None
@@ -315,7 +225,6 @@ def header_length(headers: Mapping[str, str]) -> int | None:
 
 
 def _head(body: bytes, length: int | None, max_depth: int) -> tuple[Head, int]:
-    """JSON of a body and where it ends."""
     if length is not None and length > len(body):
         raise _bad(f"Inference-Header-Content-Length is {length}, the body has {len(body)} bytes")
     end = len(body) if length is None else length
@@ -379,15 +288,11 @@ def _split(values: Values, shape: list[int], names: list[str]) -> dict[str, Valu
 
 
 def is_attr(name: str, value: object) -> bool:
-    """Test for a parameter that is an attribute of the records.
-
-    A plain value that does not steer the server.
-    """
+    """Test for a plain parameter that does not steer the server: an attribute of the records."""
     return name not in _RESERVED and not name.startswith("triton_") and isinstance(value, str | int | float)
 
 
 def _lacking(missing: list[str], tensors: list[V2Tensor]) -> str:
-    """Message about declared inputs that a request lacks."""
     came = ", ".join(tensor.name[:64] for tensor in tensors[:20])
     return (
         f"V2 body: declared inputs are missing: {', '.join(missing[:20])}; got tensors {came}; name those "

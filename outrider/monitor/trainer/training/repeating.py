@@ -23,14 +23,9 @@ from .stage import LearnedVersions, forget, train, training_task
 
 
 def repeat(context: JobContext, job: JobRow, report: Report) -> None:
-    """Train as the job ``params["repeat"]`` did; close with the digests compared.
+    """Repeat the training of job ``params["repeat"]`` and compare digests; registers nothing, asks no gate.
 
-    No version is registered, and no gate is asked.
-
-    Raises
-    ------
-    NotFound
-        If there is no such job, or nothing is left of what it learned from.
+    NotFound where its data are gone.
     """
     with context.engine.connect() as connection:
         of = jobs.get(connection, str(job.params["repeat"]))
@@ -53,13 +48,7 @@ def repeat(context: JobContext, job: JobRow, report: Report) -> None:
 
 
 def recorded_run(job: JobRow) -> dict[str, Any]:
-    """Record of a job's training.
-
-    Raises
-    ------
-    NotFound
-        If it has none: it trained nothing to its end.
-    """
+    """Record of a job's training; NotFound where it did not finish."""
     run: dict[str, Any] | None = job.result.get("run")
     if not run or "digest" not in run:
         raise NotFound(f"{job.id} has no record of a training that ended; name one that trained a version")

@@ -23,10 +23,10 @@ from outrider.dataops.model_kinds.torch_models import pick_device
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.training.dataset_rows import dataset_rows
-from outrider.dataops.training.held_out import held_out_among
+from outrider.dataops.training.learned_rows import held_out_among
 from outrider.dataops.training.run_record import digest_of, run_record
 from outrider.dataops.training.trainer import Report, TrainedModel, TrainingTask
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 from outrider.errors import Erased, NotFound, ValidationRefused
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import opened
@@ -40,28 +40,24 @@ OPTIONS = (
 )  # fmt: skip
 """Settings of ``[models.*.retrain]`` that training reads."""
 _KEPT_S = 7 * 86_400.0
-"""Age from which on the folder of a run that never went on is removed."""
+"""Age from which the folder of an abandoned run is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedVersions:
-    """Versions that a run learns and starts from."""
-
     fresh: Version | None
     replay: Version | None
     champion: models.Model | None
-    """None for fresh weights."""
 
     @property
     def parents(self) -> list[tuple[Kind, str, str]]:
-        """Lineage of the version that is made."""
         found: list[tuple[Kind, str, str]] = []
         found += [("dataset", self.fresh.id, "fresh")] if self.fresh else []
         found += [("dataset", self.replay.id, "replay")] if self.replay else []
         return found + ([("model", self.champion.id, "weights")] if self.champion else [])
 
     def check_whole(self, connection: Connection) -> None:
-        """Have training begin anew where rows were erased meanwhile."""
+        """Restart training where rows were erased meanwhile."""
         for version in (self.fresh, self.replay):
             if version is not None and datasets.is_erased_from(connection, version):
                 raise StaleParent(f"rows were erased from {version.id} while it was learned from")
@@ -69,27 +65,21 @@ class LearnedVersions:
 
 @dataclass(frozen=True, slots=True)
 class KeptModel:
-    """Source of a trained version, and the digest of its weights."""
-
     source: Source
     weights: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """Trained model and the record of its run."""
-
     model: TrainedModel
     run: dict[str, Any] = field(default_factory=dict)
 
 
 def work_folder(context: JobContext, job: str) -> Path:
-    """Folder of a job's checkpoints."""
     return context.settings.data_folder / "run" / "training" / job
 
 
 def options_json(options: RetrainSettings) -> dict[str, Any]:
-    """Settings that training reads, as JSON values."""
     return options.model_dump(mode="json", include=set(OPTIONS))
 
 
@@ -106,10 +96,7 @@ def training_task(
 ) -> TrainingTask:
     """Task of the stored versions, their rows mapped.
 
-    Raises
-    ------
-    ValidationRefused
-        If there is no row to learn from, or one that judges candidates is among them.
+    ValidationRefused where there are none, or one judges candidates.
     """
     own = context.objects, context.settings.data_folder / FOLDER
 
@@ -145,13 +132,7 @@ def training_task(
 
 
 def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Trained:
-    """Train; checks of every kind of model come before.
-
-    Raises
-    ------
-    ValidationRefused
-        If rows to learn from judge candidates too.
-    """
+    """Train after the checks of every kind of model; ValidationRefused where a row judges candidates too."""
     learned = [rows for rows in (task.fresh, task.replay) if rows is not None]
     leaks = held_out_among(learned, task.judging)
     if leaks and is_leak_refused:
@@ -161,7 +142,7 @@ def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Train
         )
     run = run_record(task, threads=torch.get_num_threads())
     began = time.monotonic()
-    made = trainer_of(task.source, task.options).train(task, report)
+    made = train_version(task, report)
     run["digest"] = digest_of(made)
     run["figures"] = dict(made.figures) | {"seconds": round(time.monotonic() - began, 3)}
     if leaks:
@@ -170,7 +151,6 @@ def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Train
 
 
 def keep_trained(context: JobContext, made: TrainedModel, task: TrainingTask) -> KeptModel:
-    """Keep weights and files of a trained model as objects."""
     source = closed_source(made.source, task.source, task.registered)
     if made.files:
         source = keep_files(context.objects, source, made.files)
@@ -185,7 +165,6 @@ def _adapted_from(source: Source, task: TrainingTask) -> str | None:
 
 
 def forget(context: JobContext, job: str) -> None:
-    """Remove the checkpoints of a finished job, and old ones."""
     shutil.rmtree(work_folder(context, job), ignore_errors=True)
     before = time.time() - _KEPT_S
     for folder in work_folder(context, job).parent.glob("*"):
@@ -197,7 +176,6 @@ def forget(context: JobContext, job: str) -> None:
 
 
 def _judging(connection: Connection, settings: ModelSettings) -> Sequence[Version]:
-    """Datasets that the gate judges by, and that are there."""
     found = []
     for reference in settings.gate.judging:
         try:

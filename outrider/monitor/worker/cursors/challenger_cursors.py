@@ -1,7 +1,4 @@
-"""Challengers' cursors: each follows the champion and commits by itself.
-
-It judges what the champion registered.
-"""
+"""Challengers' cursors: each follows the champion, judges what it registered and commits by itself."""
 
 from dataclasses import dataclass, field
 
@@ -21,31 +18,24 @@ from outrider.monitor.worker.stages.work import Timings, at_once
 from .model_cursor import ModelCursor
 
 FIRST_REST_S, LONGEST_REST_S = 1.0, 60.0
-"""Before a challenger that has not answered a unit is asked about it again, and at most."""
+"""Pause before an unanswered unit is asked again, and its limit."""
 
 
 @dataclass(eq=False)
 class ChallengerCursors(ModelCursor):
-    """Challengers' cursors of one model."""
-
     _pending: dict[str, ChallengerUnit] = field(default_factory=dict, init=False)
 
     def forget(self, slot: str) -> None:
-        """Drop the pending unit of a challenger that has gone."""
         self._pending.pop(slot, None)
         self._scheduler.prefetched.forget(self._model, slot)
 
     @property
     def owed_records(self) -> int:
-        """Records that wait for challengers that have not answered."""
         rests = (slot for slot, pending in self._pending.items() if pending.pause_s)
         return sum(self._context.waiting_records(self._model, slot) for slot in rests)
 
     def step(self, slot: str) -> bool:
-        """Advance a challenger's unit as far as answers are there.
-
-        True where it committed.
-        """
+        """Advance a challenger's unit as far as answers have come; True where it committed."""
         at = self._context.cursors[self._model, slot]
         if self._pass_gap(slot, at):
             return True
@@ -70,7 +60,7 @@ class ChallengerCursors(ModelCursor):
     # ---- the unit at the cursor ------------------------------------------------------------------------
 
     def _pass_gap(self, slot: str, at: int) -> bool:
-        """Go on behind what the champion skipped; True where the cursor stood there."""
+        """Move past what the champion skipped; True where the cursor was there."""
         is_behind = at < self._context.cursors[self._model, CHAMPION]
         end = self._backfills.end(self._model, at) if is_behind else None
         if end is not None:
@@ -78,7 +68,7 @@ class ChallengerCursors(ModelCursor):
         return end is not None
 
     def _next_unit(self, slot: str, at: int) -> Unit | None:
-        """Next unit behind the champion, who decides which records there are; None where there is none."""
+        """Next unit behind the champion, which decides the records; None where there is none."""
         context, model = self._context, self._model
         if not self._versions.is_settled(slot):
             return None
@@ -91,7 +81,7 @@ class ChallengerCursors(ModelCursor):
         return unit
 
     def _next_boundary(self, slot: str, at: int) -> int:
-        """Last block of the next unit at most: what was asked ahead is taken by itself."""
+        """Last block of the next unit; what was prefetched forms a unit of its own."""
         until = self._backfills.before(self._model, at, self._context.cursors[self._model, CHAMPION])
         here = self._scheduler.prefetched.at(self._model, slot, at)
         end = self._scheduler.prefetched.next_begins(self._model, slot, at) if here is None else here.last_seq
@@ -106,7 +96,7 @@ class ChallengerCursors(ModelCursor):
         return ChallengerUnit(at, unit, began, kept, len(known), batch, timings, prefetched=prefetched)
 
     def _pass_time(self, slot: str, unit: Unit) -> bool:
-        """Let time pass, also where labels came: these are the champion's to keep."""
+        """Advance time only; labels are kept by the champion's slot."""
         timings, began = Timings(), self._context.objectives.timer()
         effects = self._pipeline.pass_time(slot, unit, timings)
         if effects is None and unit.is_tick:
@@ -120,7 +110,7 @@ class ChallengerCursors(ModelCursor):
     # ---- predictions -----------------------------------------------------------------------------------
 
     def _predictions(self, slot: str, pending: ChallengerUnit) -> Predictions | None:
-        """Answers of a challenger to its unit, asked unless it was; None while they are to come."""
+        """Answers of a challenger to its unit, asked if need be; None while pending."""
         prefetched = pending.prefetched
         if prefetched is not None:
             if not prefetched.request.has(slot):
@@ -143,7 +133,7 @@ class ChallengerCursors(ModelCursor):
     def _taken(
         self, slot: str, pending: ChallengerUnit, answer: AskAnswer, predictions: Predictions
     ) -> Predictions | None:
-        """Take what was answered; None where it is owed, and the unit young enough to ask again."""
+        """Process the answer; None where it is owed and the unit young enough to ask again."""
         self._versions.answered(slot, answer)
         if not answer.is_owed or self._backfills.is_expired(pending.unit):
             return predictions
@@ -154,7 +144,7 @@ class ChallengerCursors(ModelCursor):
         return None
 
     def _ask(self, slot: str, pending: ChallengerUnit) -> None:
-        """Ask a challenger about its unit, and with it those that stand at the same place."""
+        """Ask a challenger about its unit, together with challengers at the same cursor."""
         if not pending.batch.rows or not self._versions.is_asked(slot):
             return
         at = pending.after

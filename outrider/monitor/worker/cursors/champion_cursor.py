@@ -22,38 +22,27 @@ from .model_cursor import ModelCursor
 
 SHED_LIVE_BEHIND_BLOCKS = 512
 SHED_LIVE_BEHIND_ROWS = 100_000
-"""Backlog beyond which live tests are shed, so that the models catch up first."""
+"""Backlog beyond which live tests are shed, so that the models catch up."""
 
 
 @dataclass(eq=False)
 class ChampionCursor(ModelCursor):
-    """Champion's cursor of one model."""
-
     _pending: list[ChampionUnit] = field(default_factory=list, init=False)
-    """The unit at the cursor, and the one behind it."""
+    """The unit at the cursor, and the next."""
 
     @property
     def is_judging(self) -> bool:
-        """The records of a unit are identified, and not committed yet."""
+        """True between identification of a unit's records and its commit."""
         return bool(self._pending) and self._pending[0].work is not None
 
     def swap_champion(self) -> None:
-        """Let a new champion answer from the next unit on."""
         if not self.is_judging:
             self._versions.swap_champion()
 
     def step(self, *, may_test: bool) -> bool:
-        """Advance the unit at the cursor as far as answers are there.
+        """Advance the unit at the cursor as far as answers have come; True where something was committed.
 
-        Parameters
-        ----------
-        may_test
-            False sheds live tests.
-
-        Returns
-        -------
-        bool
-            Something was committed.
+        ``may_test=False`` sheds live tests.
         """
         pending = self._head()
         if pending is None:
@@ -72,7 +61,6 @@ class ChampionCursor(ModelCursor):
     # ---- the units at and behind the cursor ------------------------------------------------------------
 
     def _head(self) -> ChampionUnit | None:
-        """Unit at the cursor; None where nothing waits."""
         at = self._context.cursors[self._model, CHAMPION]
         if self._pending and self._pending[0].after != at:
             self._cancel_all()
@@ -100,7 +88,7 @@ class ChampionCursor(ModelCursor):
         )
 
     def _cancel_all(self) -> None:
-        """Take back what was asked behind a cursor that has jumped."""
+        """Cancel what was asked after a cursor that has jumped."""
         for pending in self._pending:
             self._cancel(pending)
         self._pending.clear()
@@ -125,7 +113,7 @@ class ChampionCursor(ModelCursor):
         return decision.measure is SheddingMeasure.SKIP
 
     def _advance(self, pending: ChampionUnit) -> bool:
-        """Ask about a unit, and about the one behind it; True once the first has its answers."""
+        """Ask about a unit and the next; True once the first has its answers."""
         if pending.is_ahead:  # its turn has come
             pending.is_ahead, pending.began, pending.timings = (
                 False,
@@ -142,7 +130,7 @@ class ChampionCursor(ModelCursor):
         return True
 
     def _ask(self, pending: ChampionUnit) -> bool:
-        """Ask the champion about a unit, unless that is done; False where it cannot be asked yet."""
+        """Ask the champion about a unit once; False where it cannot be asked yet."""
         versions, batch = self._versions, pending.unit.batch
         assert batch is not None
         if not versions.is_ready:
@@ -168,7 +156,7 @@ class ChampionCursor(ModelCursor):
         return True
 
     def _ask_ahead(self, head: ChampionUnit) -> None:
-        """Let the engine have its next unit while this one is judged."""
+        """Prefetch the next unit while this one is judged."""
         if len(self._pending) == 1:
             at, end = head.unit.last_seq, self._context.journal.last_seq()
             if max(at, head.seen) >= end:
@@ -183,7 +171,7 @@ class ChampionCursor(ModelCursor):
     # ---- verdicts and commit ---------------------------------------------------------------------------
 
     def _judge(self, pending: ChampionUnit, *, may_test: bool) -> bool:
-        """Judge a unit, and commit it unless a live test still waits for answers."""
+        """Judge a unit, and commit it unless a live test waits for answers."""
         version, inference = pending.version or "", self._context.inference
         if pending.work is None:
             if self._is_left(pending):
@@ -200,7 +188,7 @@ class ChampionCursor(ModelCursor):
         return False
 
     def _is_left(self, pending: ChampionUnit) -> bool:
-        """Take the answers to a unit; True where they are owed, and it is left for the backfill."""
+        """Process the answers to a unit; True where they are owed and it is left to the backfill."""
         if pending.request is None:
             return False
         answer = pending.request.answers[pending.version or ""]
@@ -238,7 +226,6 @@ class ChampionCursor(ModelCursor):
             self._note_freshness()
 
     def _pass_time(self, unit: Unit) -> bool:
-        """Let time pass; True where that changed anything."""
         timings, began = Timings(), self._context.objectives.timer()
         effects = self._pipeline.pass_time(CHAMPION, unit, timings)
         if effects is None:
@@ -250,7 +237,7 @@ class ChampionCursor(ModelCursor):
         return True
 
     def _note_freshness(self) -> None:
-        """Let the page know how old records are: once in a second, and when the last one is judged."""
+        """Publish the age of records once a second, and when the last one is judged."""
         if (figures := self._context.objectives.figures(self._model)) is not None:
             with write(self._context.engine) as connection:
                 freshness.note(connection, figures)

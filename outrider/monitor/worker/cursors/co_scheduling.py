@@ -17,18 +17,13 @@ from outrider.monitor.worker.inference import InferenceRequest
 from outrider.monitor.worker.prefetch import Prefetched, PrefetchedAnswers, places_of
 
 NOISE_DRAW = "~noise"
-"""Names the draw beside those of live tests: no test can be called so."""
+"""Name of the draw, which no live test can have."""
 
 
 class CoScheduler:
-    """Scheduler of requests to versions that answer together.
+    """Scheduler of requests to versions of one process, so that each is asked once where possible.
 
-    Each version is asked once where that can be.
-
-    Attributes
-    ----------
-    prefetched
-        Answers of challengers that have not come to their records yet.
+    ``prefetched`` are answers of challengers that have not reached their records.
     """
 
     def __init__(self, model: str, context: WorkerContext, prefetched: PrefetchedAnswers) -> None:
@@ -37,7 +32,7 @@ class CoScheduler:
         self._context = context
 
     def co_scheduled(self, version: str, *, after: int) -> list[str]:
-        """Challengers of a version's engine process that may answer too. Not beyond these records."""
+        """Challengers of a version's engine process that may answer too."""
         context, model = self._context, self._model
         if context.objectives.measure >= SheddingMeasure.CHALLENGERS or not self.prefetched.has_room:
             return []
@@ -61,15 +56,8 @@ class CoScheduler:
         *,
         after: int,
     ) -> InferenceRequest:
-        """Ask a version and its companions about rows of a unit.
-
-        Parameters
-        ----------
-        batch
-            These rows, with their payloads opened.
-        after
-            Block behind which the unit lies.
-        """
+        """Ask a version and its companions about rows of a unit, which lies after block ``after``;
+        ``batch`` has the payloads opened."""
         again = self._drawn_twice(batch)
         request = self._context.inference.begin((version, *others), batch, again=again)
         prefetched = Prefetched(after, unit.last_seq, places_of(unit, rows), request)
@@ -77,12 +65,11 @@ class CoScheduler:
         return request
 
     def cancel(self, request: InferenceRequest) -> None:
-        """Forget a request, for the version and its companions."""
         self._context.inference.cancel(request)
         self.prefetched.drop(request)
 
     def _drawn_twice(self, batch: Batch) -> tuple[int, ...]:
-        """Rows that all versions answer twice: drawn by the ids of records alone."""
+        """Rows that all versions answer twice, drawn by record ids alone."""
         settings = self._context.settings
         rate = settings.models[self._model].shadow.noise_rate
         if rate == 0.0 or not self._context.challengers[self._model]:

@@ -11,8 +11,6 @@ from .co_scheduling import CoScheduler
 
 @dataclass(eq=False)
 class ModelCursor:
-    """Base of the cursors of one model."""
-
     _model: str
     _context: WorkerContext
     _scheduler: CoScheduler

@@ -1,5 +1,3 @@
-"""Groups of records for ``record.groups``."""
-
 import json
 from collections.abc import Sequence
 
@@ -8,7 +6,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.behavioral_tests.grouping import groups
 from outrider.dataops.ledger.group_columns import columns_of
 from outrider.dataops.ledger.stated_values import GROUP, OTHERS, StatedValues
@@ -42,7 +40,7 @@ def _counted(
 
 
 def _groups(judged: Batch, attribute: str) -> tuple[list[str], NDArray[np.intp]]:
-    """Names of the groups of an attribute, and each record's; a column that is not there is missing."""
+    """Names of the groups of an attribute, and each record's; an absent column is missing."""
     columns = {f"attrs.{name}": _texts(judged, name) for name in columns_of(attribute)}
     return groups(Batch.from_columns(columns, model=judged.model, rows=judged.rows), list(columns))
 

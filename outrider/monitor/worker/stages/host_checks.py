@@ -1,5 +1,3 @@
-"""Verdicts of the assertion host on a unit's records and views."""
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -7,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Findings
-from outrider.assertions.window_state import View
+from outrider.assertions.windows.state import View
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.worker.judged import JudgedPart, JudgedRecords
 from outrider.monitor.worker.slot_state import Views
@@ -26,13 +24,11 @@ class AssertionHost(Protocol):
         live: Mapping[str, NDArray[np.int64]] = NOTHING,
         seq: NDArray[np.int64] | None = None,
         views: Mapping[str, Sequence[View]] | None = None,
-    ) -> HostVerdicts:
-        """Verdicts and questions over one block."""
+    ) -> HostVerdicts: ...
 
     def check_answers(
         self, model: str, answered: Mapping[str, tuple[Batch, Batch]]
-    ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]:
-        """Verdicts on the answers to questions."""
+    ) -> tuple[dict[str, tuple[NDArray[np.bool_], NDArray[np.float64]]], list[Failure]]: ...
 
 
 def check_records(
@@ -46,19 +42,8 @@ def check_records(
 ) -> HostVerdicts:
     """Verdicts of assertions, windowed or not, and questions of live tests.
 
-    Parameters
-    ----------
-    seq
-        Journal block of each record, shape (rows,).
-    names
-        Assertions in the order of their file, windowed or not: a replay finds the same one running.
-    views
-        By assertion; those without views see the records themselves.
-
-    Returns
-    -------
-    HostVerdicts
-        Its failures begin with the assertions whose windows failed.
+    ``names`` are in the order of their file, so a replay finds the same assertion at fault; ``views`` by
+    assertion, others see the records themselves. Failures of windows come first.
     """
     failures = [given for given in views.values() if isinstance(given, Failure)]
     seen = {name: given for name, given in views.items() if isinstance(given, list)}
@@ -76,7 +61,7 @@ def check_records(
 def _check_parts(
     host: AssertionHost, judged: JudgedRecords, names: Sequence[str], verdicts: HostVerdicts
 ) -> None:
-    """Add the verdicts of assertions of single records, which see one side's answers at a time."""
+    """Add the verdicts of single-record assertions, which see one side's answers at a time."""
     found: dict[str, list[tuple[JudgedPart, Findings]]] = {}
     failed: dict[str, Failure] = {}
     for part in judged.parts:

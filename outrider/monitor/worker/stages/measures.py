@@ -1,13 +1,11 @@
-"""Measures of a unit's records: calls, agreement, live tests."""
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
-from outrider.assertions.matching import matches
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.matching import matches
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.class_scores import stored_scores
 from outrider.dataops.ledger.commit import Effects
@@ -17,7 +15,7 @@ from outrider.dataops.ledger.outcomes import SCALE
 
 Floats = NDArray[np.float64]
 CALLS = ("latency_s", "first_token_s", "input_tokens", "output_tokens", "cost_usd")
-"""Numbers of a call, in ``attrs``, where chat bodies and OpenTelemetry put them."""
+"""Numbers of a call, in ``attrs``, as chat bodies and OpenTelemetry put them."""
 _ERROR = "attrs.error"
 
 
@@ -31,15 +29,6 @@ def note_measures(
     slices: Sequence[str | None],
     target: str,
 ) -> None:
-    """Add the measures of records that one slot judged.
-
-    Parameters
-    ----------
-    versions, seq, slices
-        Judged version, journal block and slice of each record, as counts name them.
-    received
-        Receive time of the unit's blocks.
-    """
     if not judged.rows:
         return
     minute = minutes_of_records(seq, received)
@@ -52,13 +41,8 @@ def note_measures(
 def stored_confidences(
     judged: Batch, *, target: str = "label", positive: int | str | None = None
 ) -> list[int | None]:
-    """Confidence of each answer as ``record.confidence``: ``outputs.score``, else the largest probability.
-
-    Parameters
-    ----------
-    positive
-        Class that ``outputs.score`` is of; None where it is of the answer.
-    """
+    """Confidence of each answer as ``record.confidence``: ``outputs.score`` (of class ``positive`` if
+    set), else the largest probability."""
     sure = _confidences(judged)
     name = f"outputs.{target}"
     if positive is not None and judged.has("outputs.score") and judged.has(name):
@@ -69,7 +53,6 @@ def stored_confidences(
 
 
 def stored_class_scores(judged: Batch) -> list[bytes | None]:
-    """Scores of all classes as ``record.class_scores``, from ``outputs.probs``."""
     probs = _probs(judged)
     return [None] * judged.rows if probs is None else stored_scores(probs)
 
@@ -83,7 +66,6 @@ def _confidences(judged: Batch) -> Floats:
 
 
 def _probs(judged: Batch) -> Floats | None:
-    """Probabilities of the classes, shape (rows, classes); None where each record has not one for each."""
     if not judged.has("outputs.probs"):
         return None
     try:
@@ -94,7 +76,7 @@ def _probs(judged: Batch) -> Floats | None:
 
 
 def _numbers(judged: Batch, name: str) -> Floats | None:
-    """Column as numbers, NaN for null; None where it has not one number for each record."""
+    """Column as numbers, NaN for null; None where it has not one number per record."""
     if not judged.has(name):
         return None
     try:
@@ -115,7 +97,7 @@ def _calls(judged: Batch) -> dict[str, Floats]:
 
 
 def _beside(judged: Batch, target: str) -> dict[str, Floats]:
-    """Records that a challenger judged, and whether it answers as the champion's replica does."""
+    """Agreement of a challenger with the champion's replica, per record."""
     found = {"judged": np.ones(judged.rows)}
     champion = judged.answers(CHAMPION) if CHAMPION in judged.answer_slots else None
     name = f"outputs.{target}"
@@ -142,7 +124,6 @@ def _note_live(effects: Effects, slices: Mapping[str, str | None], received: Map
 
 
 def minutes_of_records(seq: NDArray[np.int64], received: Mapping[int, int]) -> NDArray[np.int64]:
-    """Minute of receipt of records by their blocks, shape (rows,)."""
     blocks, place = np.unique(seq, return_inverse=True)
     times = np.array([received[block] for block in blocks.tolist()], dtype=np.int64)
     found: NDArray[np.int64] = (times - times % MINUTE_US)[place]

@@ -1,12 +1,10 @@
-"""Values that records state, as counts name them."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions.typed_text import text_of
+from outrider.assertions.comparison.typed_text import text_of
 from outrider.dataops.ledger.class_words import NUMBER, class_word
 from outrider.dataops.ledger.stated_values import ANSWER, OTHERS, SLICE, VERSION, StatedValues
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -46,7 +44,7 @@ class CountedValues:
         minutes_us: NDArray[np.int64],
         settings: ModelSettings,
     ) -> "CountedValues":
-        """Let the books of a model meet new records, in order."""
+        """Apply a model's name books to new records, in order."""
         batch = judged.batch
         told = text_of(batch, "version")
         is_named = stated.meet(VERSION, told, minutes_us)
@@ -74,7 +72,6 @@ class CountedValues:
 def other_classes(
     stated: StatedValues, dimension: str, texts: Sequence[str | None], minutes_us: NDArray[np.int64]
 ) -> list[bool | None]:
-    """Mask of the answers or labels counted under ``OTHERS``; None for no."""
     words = {text: class_word(text) for text in dict.fromkeys(texts) if text is not None}
     words = {text: word for text, word in words.items() if word != NUMBER}
     if not words:

@@ -1,5 +1,3 @@
-"""Records as windows keep them: judged version, believed times."""
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,10 +13,7 @@ ALL_BELIEVED = np.iinfo(np.int64).max
 
 
 def judged_versions(judged: Batch, version: str | None, *, recorded: bool) -> list[str | None]:
-    """Judged version per record.
-
-    The replica's where it answered, else what production said it ran.
-    """
+    """Judged version per record: the replica's where it answered, else what production said it ran."""
     if not recorded:
         return [version] * judged.rows
     versions: list[str | None] = judged.column("version").tolist()
@@ -31,11 +26,9 @@ def judged_versions(judged: Batch, version: str | None, *, recorded: bool) -> li
 def window_records(
     judged: Batch, versions: Sequence[str | None], unit: Unit, seq: NDArray[np.int64]
 ) -> Batch:
-    """Records of blocks ``seq`` with their judged version.
+    """Records of blocks ``seq`` with their judged version, which a next champion may judge.
 
-    They may be judged under the next champion. A challenger judges records that say which version production
-    ran: that is not the one that is judged. Event times too far ahead of receipt become receipt: they would
-    make everything late behind them.
+    Event times too far ahead of receipt become receipt: they would make everything after them late.
     """
     changed: dict[str, pa.Array] = {}
     told = pa.array(versions, pa.string())
@@ -48,15 +41,12 @@ def window_records(
 
 
 def ahead_of_receipt(judged: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask of the records too far ahead of receipt, shape (rows,). Of blocks ``seq``."""
+    """Mask of the records too far ahead of receipt, shape (rows,)."""
     return _are_ahead(judged, seq, unit.max_ahead_us)
 
 
 def ahead_in_windows(kept: Batch, unit: Unit, seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Mask (rows,) of records whose event time is ahead of receipt.
-
-    They move no watermark beyond it.
-    """
+    """Mask (rows,) of records whose event time is ahead of receipt; they move no watermark beyond it."""
     return _are_ahead(kept, seq, dict.fromkeys(unit.max_ahead_us, 0))
 
 

@@ -1,8 +1,3 @@
-"""Work on one unit, as generators, with its timings.
-
-A generator may ask the judged version about more records.
-"""
-
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +8,10 @@ from outrider.monitor.engine.asks import AskAnswer
 
 T = TypeVar("T")
 Work = Generator[Sequence[Batch], Sequence[AskAnswer], T]
-"""Yields batches that the judged version is to answer, and goes on with its answers."""
+"""Yields batches that the judged version is to answer, and continues with its answers."""
 
 
 def at_once(work: Work[T]) -> T:
-    """Result of work that asks nothing."""
     try:
         next(work)
     except StopIteration as done:
@@ -28,15 +22,11 @@ def at_once(work: Work[T]) -> T:
 
 @dataclass(slots=True)
 class Timings:
-    """Seconds of one unit per stage."""
-
     stages: dict[str, float] = field(default_factory=dict)
     tasks: dict[str, float] = field(default_factory=dict)
-    """Seconds per assertion and live test."""
     _last: float = field(default_factory=time.perf_counter)
 
     def stage(self, name: str) -> None:
-        """End the current stage under ``name``."""
         now = time.perf_counter()
         self.stages[name] = self.stages.get(name, 0.0) + now - self._last
         self._last = now

@@ -1,4 +1,1 @@
-"""Traces and logs of OpenTelemetry.
-
-One record per call of a language model.
-"""
+"""Traces and logs of OpenTelemetry: one record per call of a language model."""

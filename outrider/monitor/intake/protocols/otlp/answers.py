@@ -17,15 +17,7 @@ _AGAIN = {408: 503, 507: 503}
 
 
 def taken(signal: Signal, form: Form, rejected: int, message: str) -> SenderReply:
-    """The export was taken, but for ``rejected`` spans or log records.
-
-    Examples
-    --------
-    >>> taken("traces", "json", 2, "no such model").body
-    b'{"partialSuccess":{"rejectedSpans":"2","errorMessage":"no such model"}}'
-    >>> taken("logs", "protobuf", 0, "").body
-    b''
-    """
+    """The export was taken, but for ``rejected`` spans or log records."""
     if not rejected and not message:
         return SenderReply(200, b"" if form == "protobuf" else b"{}", _TYPES[form])
     if form == "json":
@@ -37,17 +29,7 @@ def taken(signal: Signal, form: Form, rejected: int, message: str) -> SenderRepl
 
 
 def refused(form: Form, problem: Problem) -> SenderReply:
-    """Error as a ``google.rpc.Status``, as OTLP wants.
-
-    Final errors and those to try again apart.
-
-    Examples
-    --------
-    >>> from outrider.monitor.http.problem import problem
-    >>> answer = refused("json", problem(507, "the disk is full"))
-    >>> answer.status, answer.body
-    (503, b'{"message":"the disk is full"}')
-    """
+    """Error as a ``google.rpc.Status``, with the status that exporters retry where that helps."""
     status = _AGAIN.get(problem.status, problem.status)
     headers = dict(problem.headers)
     if form == "json":

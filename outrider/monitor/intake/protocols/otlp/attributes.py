@@ -125,12 +125,11 @@ class SpanAttributes:
 
     @property
     def result(self) -> Any:
-        """Result of a tool, unparsed; None without one."""
         said = self["result"]
         return self["output_value"] if said is None else said
 
     def flat(self, what: str) -> tuple[str, list[Any]]:
-        """Prefix and objects of the flattened list that holds ``what``. Empty where there is none."""
+        """Prefix and objects of the flattened list that holds ``what``."""
         for prefix in _FLAT_PREFIXES if self.lists else ():
             if _FLAT[prefix] == what and prefix in self.lists:
                 return prefix, flat(self._attributes, prefix)
@@ -157,7 +156,6 @@ def call_of(facts: SpanAttributes) -> Call:
 
 
 def passages_of(facts: SpanAttributes) -> list[str]:
-    """Texts of the documents that a span retrieved or ranked."""
     documents = parsed(facts["documents"])
     items = documents if isinstance(documents, list) else facts.flat("documents")[1]
     return [found for item in items if (found := document_text(item))]
@@ -265,7 +263,7 @@ _SETTINGS = {
     "temperature": "temperature",
     "stream": "stream",
 }
-"""Parameters of an invocation to the columns that they are; of two, the later."""
+"""Parameters of an invocation and their columns; of two, the later."""
 _ATTRS: dict[str, Callable[[Any], Any]] = {
     "request_model": text,
     "response_model": text,

@@ -1,7 +1,4 @@
-"""Call of a model as far as known, from span or logs.
-
-Or from both.
-"""
+"""Call of a model as far as known, from its span, its logs or both."""
 
 from typing import Any
 
@@ -24,67 +21,40 @@ _REASONS = {
 
 
 class Call(msgspec.Struct, omit_defaults=True):
-    """A call, or a part of one that came alone.
-
-    Attributes
-    ----------
-    id
-        ``trace-span`` in hex.
-    trace, service, conversation
-        Where it belongs.
-    start_us
-        Its beginning (of a part, when it was written), µs since the epoch; 0 when unknown.
-    is_span
-        Whether its span is in it: nothing else says how long it took.
-    weight
-        How many calls it stands for, where traces are sampled.
-    inputs, answer
-        Messages that it was asked with; the message of its first choice.
-    has_inputs, has_outputs
-        Whether they were told at all, with or without their content.
-    has_details
-        Whether all of them came at once; the others are single messages that add up.
-    tools, passages, attrs
-        As in `chat_columns`.
-    finish_reason
-        Why the first choice ended.
-    """
-
     id: str = ""
+    """``trace-span`` in hex."""
     trace: str = ""
     service: str = ""
     conversation: str | None = None
     start_us: int = 0
+    """Begin (of a part, its writing), µs since the epoch; 0 if unknown."""
     is_span: bool = False
     weight: float = 1.0
+    """Calls that it stands for, where traces are sampled."""
     inputs: list[Any] = []
     answer: Any = None
     finish_reason: str | None = None
     has_inputs: bool = False
+    """Whether they were reported at all, with or without their content."""
     has_outputs: bool = False
     has_details: bool = False
+    """Whether all messages came at once; else single messages add up."""
     tools: Any = None
     passages: list[str] = []
     attrs: Fields = {}
 
     @property
     def is_whole(self) -> bool:
-        """True where nothing more is to be waited for."""
+        """True if nothing more is to be waited for."""
         return self.is_span and self.has_inputs and (self.has_outputs or "error" in self.attrs)
 
     @property
     def has_ended(self) -> bool:
-        """True where something says that the model has answered."""
+        """True if something says that the model has answered."""
         return self.is_span or self.has_outputs or self.has_details
 
     def columns(self, passages: list[str]) -> Fields:
-        """Values by full column name; unknown ones are left out.
-
-        Parameters
-        ----------
-        passages
-            What was retrieved for it elsewhere.
-        """
+        """Values by full column name; ``passages`` were retrieved for it elsewhere."""
         found = list(dict.fromkeys([*passages, *self.passages]))
         asked = input_fields(self.inputs, tools=self.tools, passages=found or None)
         message = self.answer if isinstance(self.answer, dict) else {}
@@ -100,31 +70,12 @@ class Call(msgspec.Struct, omit_defaults=True):
 
 
 def common_reason(reason: str | None) -> str | None:
-    """Finish reason in OpenAI's words, as in mirrored requests.
-
-    Other reasons stay.
-
-    Examples
-    --------
-    >>> common_reason("tool_call"), common_reason("MAX_TOKENS"), common_reason("stop"), common_reason("error")
-    ('tool_calls', 'length', 'stop', 'error')
-    """
+    """Finish reason in OpenAI's words where it has one."""
     return reason if reason is None else _REASONS.get(reason.lower(), reason)
 
 
 def merged(parts: list[Call]) -> Call:
-    """Merge all parts of a call.
-
-    Of two that say the same thing, the span counts, then the first.
-
-    Examples
-    --------
-    >>> asked = Call(id="t-s", inputs=[{"role": "user", "content": "Hi"}], has_inputs=True)
-    >>> span = Call(id="t-s", is_span=True, start_us=5, attrs={"input_tokens": 1})
-    >>> both = merged([asked, span])
-    >>> both.start_us, both.inputs, both.attrs, both.is_whole
-    (5, [{'role': 'user', 'content': 'Hi'}], {'input_tokens': 1}, False)
-    """
+    """Merge all parts of a call; of two that say the same thing the span counts, then the first."""
     ordered = sorted(parts, key=lambda part: (not part.is_span, part.start_us))
     first = ordered[0]
     made = Call(id=first.id, trace=first.trace, start_us=first.start_us)

@@ -1,7 +1,4 @@
-"""Spans and log records of an export, with plain attributes.
-
-The same for protobuf and JSON.
-"""
+"""Spans and log records of an export, the same for protobuf and JSON."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -35,8 +32,6 @@ _SHORT = 256
 
 
 class SpanEvent(NamedTuple):
-    """Something that happened during a span."""
-
     name: str
     time_ns: int
     attributes: Attributes
@@ -54,15 +49,13 @@ class Span(NamedTuple):
     attributes: Attributes
     events: list[SpanEvent]
     error: str | None
-    """What the status says of a span that failed."""
+    """Status message of a span that failed."""
     service: str
     state: str = ""
     """``tracestate``: says how many calls a sampled one stands for."""
 
 
 class LogRecord(NamedTuple):
-    """Log record of an event; ids as in `Span`."""
-
     place: int
     trace: str
     span: str
@@ -74,15 +67,7 @@ class LogRecord(NamedTuple):
 
 
 def is_read(key: str) -> bool:
-    """Test for an attribute that may describe a model's call.
-
-    The others are passed over.
-
-    Examples
-    --------
-    >>> is_read("gen_ai.request.model"), is_read("http.request.method")
-    (True, False)
-    """
+    """Test for an attribute that may describe a model's call; the others are passed over."""
     # Keys come from strangers: only short ones are remembered.
     return _is_read(key) if len(key) <= _SHORT else key.startswith(_PREFIXES)
 

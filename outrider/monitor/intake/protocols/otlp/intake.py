@@ -28,13 +28,11 @@ _TOO_DEEP = "messages are nested too deep"
 _NAMED = 3
 """Reasons that an answer gives."""
 MOST_PASSAGES_BYTES = 16_777_216
-"""Of passages in the records of one export: each call has those of its whole trace, so they may multiply."""
+"""Passages of one export: each call has those of its whole trace, so they may multiply."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """Contents of one export."""
-
     calls: list[Call] = field(default_factory=list)
     indices: dict[str, int] = field(default_factory=dict)
     """Id of a call to the place of its span, or of its first log record."""
@@ -46,20 +44,6 @@ class _Found:
 
 
 class Otlp:
-    """Takes one signal of OpenTelemetry.
-
-    Parameters
-    ----------
-    signal
-        Which of the two.
-    matcher
-        Finds the models of calls.
-    waiting
-        Parts of calls; the same for both signals.
-    metrics
-        Where it counts.
-    """
-
     def __init__(self, signal: Signal, matcher: Matcher, waiting: Waiting, metrics: Metrics) -> None:
         self.name: str = signal
         self._signal: Signal = signal
@@ -69,17 +53,9 @@ class Otlp:
         self._items = metrics.counter("outrider_otlp_items_total")
 
     def matches(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> bool:  # noqa: ARG002 - protocol
-        """Test for a request of this route."""
         return path == self._path and method == "POST"
 
     def read(self, arrival: Arrival) -> ParsedRequest:
-        """Records of the whole calls, and notes of partial ones.
-
-        Raises
-        ------
-        ProblemError
-            400 for a body that is no export, 415 for one that is neither protobuf nor JSON.
-        """
         form = _form(arrival.headers)
         if form is None:
             known = ", ".join(CONTENT_TYPES)
@@ -96,7 +72,6 @@ class Otlp:
         return self._reading(found, met)
 
     def answer(self, arrival: Arrival, decoded: Decoded) -> SenderReply:
-        """Answer of success, with counts of refused items. Spans or log records, with the first reasons."""
         named = decoded.rejected.listed[:_NAMED]
         reasons = [f"{self._signal} {r.index}: {r.field}: {r.reason}" for r in named]
         more = decoded.rejected.count - len(reasons)
@@ -104,7 +79,6 @@ class Otlp:
         return taken(self._signal, _form(arrival.headers) or "json", decoded.rejected.count, message)
 
     def refuse(self, headers: Mapping[str, str], problem: Problem) -> SenderReply:
-        """An error in the encoding of the request."""
         return refused(_form(headers) or "json", problem)
 
     def _spans(self, spans: Iterable[Span]) -> _Found:
@@ -158,7 +132,7 @@ class Otlp:
             found.rejected.add(log.place, "spanId", reason)
 
     def _add(self, found: _Found, index: int, call: Call) -> None:
-        """Take a call, unless no model is meant by it; single messages name none before their span comes."""
+        """Take a call, unless no model is meant; single messages name none before their span comes."""
         names = call.attrs.get("request_model"), call.attrs.get("response_model")
         names_one = call.is_span or call.has_details
         if names_one and self._matcher.model_of(call) is None:
@@ -211,12 +185,7 @@ class Otlp:
 def rows_of(
     calls: Iterable[tuple[int, Call, bool]], matcher: Matcher, waiting: Waiting, rejected: Rejections
 ) -> tuple[dict[str, list[CallRow]], int]:
-    """Rows by model, and how many lack their passages.
-
-    Calls of no model are ``rejected``.
-
-    ``calls`` are each with its place, and whether it is partial.
-    """
+    """Rows by model, and how many calls lack their passages; calls of no model are ``rejected``."""
     rows: dict[str, list[CallRow]] = {}
     bare, left = 0, MOST_PASSAGES_BYTES
     for index, call, is_partial in calls:

@@ -1,7 +1,4 @@
-"""OTLP in JSON.
-
-Ids in hex, integers of 64 bits as texts, names in lowerCamelCase.
-"""
+"""OTLP in JSON: ids in hex, integers of 64 bits as texts, names in lowerCamelCase."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
@@ -111,19 +108,6 @@ _LOGS = msgspec.json.Decoder(_Logs)
 
 
 def spans(body: bytes) -> Iterator[Span]:
-    """Spans of an export of traces.
-
-    Raises
-    ------
-    ProblemError
-        400 if it is none.
-
-    Examples
-    --------
-    >>> body = b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"spanId": "0A", "endTimeUnixNano": "5"}]}]}]}'
-    >>> [(span.span, span.end_ns) for span in spans(body)]
-    [('0a', 5)]
-    """
     index = 0
     for group in _decoded(_TRACES, body).resource_spans:
         service = _service(group.resource)
@@ -149,7 +133,6 @@ def spans(body: bytes) -> Iterator[Span]:
 
 
 def logs(body: bytes) -> Iterator[LogRecord]:
-    """Log records of an export of logs; raises as `spans` does."""
     index = 0
     for group in _decoded(_LOGS, body).resource_logs:
         service = _service(group.resource)
@@ -205,7 +188,6 @@ def _value(value: _Value) -> Any:
 
 
 def _integer(value: int | str) -> int | None:
-    """An integer of 64 bits, None for what is none."""
     try:
         number = int(value)
     except ValueError:

@@ -1,7 +1,4 @@
-"""Matching of calls to models under watch.
-
-By the service of the call, then by the model's name in it.
-"""
+"""Matching of calls to models: by the service of the call, then by the model's name in it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +9,11 @@ from outrider.monitor.intake.protocols.request_models import RequestModels
 from .call import Call
 
 _SHORT = 512
-"""Characters of names that are worth remembering."""
+"""Longer names are not cached: they come from strangers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Service and model names of ``[models.NAME.intake]``."""
-
     service: str | None = None
     names: Sequence[str] = ()
 
@@ -28,23 +23,8 @@ class Matcher:
 
     A model with ``otel_service`` gets calls of that service alone: those that name it or one of its
     ``request_models``, or all others of the service when it has none of these. Calls of other services go by
-    the name of the model that was requested, then of the one that answered; one model that says nothing of
-    services and names, and is the only one, gets them all.
-
-    Parameters
-    ----------
-    models
-        What each model says.
-
-    Examples
-    --------
-    >>> matcher = Matcher({"support": Named("helpdesk"), "search": Named(names=("gpt-4o*",))})
-    >>> matcher.find("helpdesk", "gpt-4o", None), matcher.find("shop", "gpt-4o-mini", None)
-    ('support', 'search')
-    >>> matcher.find("shop", "llama", None) is None
-    True
-    >>> matcher.reason("shop", "llama", None)[:70]
-    "no model under watch for calls of 'llama' by service 'shop' (there are"
+    the name of the model that was requested, then of the one that answered; a single model without service
+    and names gets them all.
     """
 
     def __init__(self, models: Mapping[str, Named]) -> None:
@@ -57,17 +37,14 @@ class Matcher:
         self._find_short = lru_cache(1024)(self._find)
 
     def find(self, service: str, request_model: str | None, response_model: str | None) -> str | None:
-        """Model for calls of a service with these model names. None where there is none."""
         length = len(service) + len(request_model or "") + len(response_model or "")
         find = self._find_short if length <= _SHORT else self._find
         return find(service, request_model, response_model)
 
     def model_of(self, call: Call) -> str | None:
-        """Model of a call; None where there is none."""
         return self.find(call.service, call.attrs.get("request_model"), call.attrs.get("response_model"))
 
     def reason(self, service: str, request_model: str | None, response_model: str | None) -> str:
-        """Reason for a call without a model."""
         named = request_model or response_model
         calls = f"calls of {named[:256]!r}" if named else "calls that name no model"
         return (

@@ -1,7 +1,4 @@
-"""Messages of every convention in OpenAI's form.
-
-A role, a content, and calls of tools.
-"""
+"""Messages of every convention in OpenAI's form: a role, a content, and calls of tools."""
 
 import json
 import re
@@ -20,13 +17,7 @@ _DEEPEST = 12
 
 
 def parsed(value: Any) -> Any:
-    """Value, parsed where a text holds JSON.
-
-    Examples
-    --------
-    >>> parsed('[{"role": "user"}]'), parsed("[sic]"), parsed(3)
-    ([{'role': 'user'}], '[sic]', 3)
-    """
+    """Value, parsed if a text holds JSON."""
     if not isinstance(value, str) or not value.lstrip().startswith(("{", "[")):
         return value
     try:
@@ -40,41 +31,17 @@ def parsed(value: Any) -> Any:
 
 
 def is_cut(value: Any) -> bool:
-    """Test for JSON that an attribute's limit cut.
-
-    Examples
-    --------
-    >>> is_cut('[{"role": "user", "content": "Wha'), is_cut("[sic] why?"), is_cut('[{"role": "user"}]')
-    (True, False, False)
-    """
+    """Test for JSON that an attribute's limit cut."""
     return isinstance(value, str) and bool(_BEGIN(value)) and isinstance(parsed(value), str)
 
 
 def with_whole_characters(document: str | bytes) -> bytes:
-    r"""Valid JSON with question marks for half characters.
-
-    ValueError if the document is no JSON.
-
-    JavaScript cuts texts between the two halves, and sends the half.
-
-    Examples
-    --------
-    >>> with_whole_characters(r'["cut \ud83d"]')
-    b'["cut ?"]'
-    """
+    """JSON with question marks for half characters, which JavaScript's cuts leave; else a ValueError."""
     return json.dumps(json.loads(document), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def messages_of(value: Any, *, role: str = "user") -> list[Message]:
-    """Messages of a list, of one message, or of a bare text.
-
-    Examples
-    --------
-    >>> messages_of("Hi")
-    [{'role': 'user', 'content': 'Hi'}]
-    >>> messages_of('[{"role": "user", "parts": [{"type": "text", "content": "Hi"}]}]')
-    [{'role': 'user', 'content': 'Hi'}]
-    """
+    """Messages of a list, of one message, or of a bare text."""
     value = parsed(value)
     if is_cut(value):
         return []
@@ -93,13 +60,7 @@ def messages_of(value: Any, *, role: str = "user") -> list[Message]:
 
 
 def flat(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Objects that stand as attributes ``prefix.0.field``, ``prefix.1.field`` and so on.
-
-    Examples
-    --------
-    >>> flat({"p.1.role": "user", "p.0.role": "system", "p.0.calls.0.id": "c"}, "p.")
-    [{'role': 'system', 'calls': [{'id': 'c'}]}, {'role': 'user'}]
-    """
+    """Objects in attributes ``prefix.0.field``, ``prefix.1.field`` and so on."""
     tree: dict[str, Any] = {}
     for key, value in attributes.items():
         if key.startswith(prefix):
@@ -126,15 +87,7 @@ def openinference(items: list[Any]) -> list[Message]:
 
 
 def first_choice(value: Any) -> tuple[Message | None, str | None]:
-    """Message and finish reason of the first answer, in any form.
-
-    Examples
-    --------
-    >>> first_choice([{"parts": [{"type": "text", "content": "4"}], "finish_reason": "stop"}])
-    ({'role': 'assistant', 'content': '4'}, 'stop')
-    >>> first_choice('{"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}')
-    ({'role': 'assistant', 'content': '4'}, 'stop')
-    """
+    """Message and finish reason of the first answer, in any form."""
     value = parsed(value)
     made: list[Message] = []
     reasons = []
@@ -160,17 +113,7 @@ def _answers(value: Any) -> list[Any]:
 
 
 def united(messages: list[Message]) -> Message | None:
-    """Answer of a model, from its items or choices.
-
-    The first text, with the calls of tools of items without text.
-
-    Items such as a reasoning are no choices; of several choices with text, the first is the answer.
-
-    Examples
-    --------
-    >>> united([{"role": "assistant"}, {"role": "assistant", "content": "4"}])
-    {'role': 'assistant', 'content': '4'}
-    """
+    """Answer of a model from its items or choices: the first text, with tool calls of items without."""
     texts = [one for one in messages if content_text(one.get("content")) is not None]
     calls = [one for one in messages if one.get("tool_calls")]
     if len(texts) > 1 or not calls:
@@ -180,7 +123,7 @@ def united(messages: list[Message]) -> Message | None:
 
 
 def _of_item(item: Message) -> Message:
-    """Item of OpenAI's Responses as a message; others as they are."""
+    """Item of OpenAI's Responses as a message; others unchanged."""
     match item.get("type"):
         case "function_call":
             call = {"id": item.get("call_id", item.get("id"))} | {
@@ -195,15 +138,7 @@ def _of_item(item: Message) -> Message:
 
 
 def reason_of(value: Any) -> str | None:
-    """Finish reason of a whole response's first answer.
-
-    OpenAI's own, or as LangChain keeps it.
-
-    Examples
-    --------
-    >>> reason_of('{"generations": [[{"text": "4", "generation_info": {"finish_reason": "length"}}]]}')
-    'length'
-    """
+    """Finish reason of a response's first answer, OpenAI's own or as LangChain keeps it."""
     value = parsed(value)
     generations = value.get("generations") if isinstance(value, dict) else None
     if not isinstance(generations, list):
@@ -230,7 +165,7 @@ def _message(value: Any, role: str) -> list[Message]:
 
 
 def _opened(content: Any) -> Any:
-    """Content whose parts came as JSON; None where that is cut."""
+    """Content whose parts came as JSON; None if that is cut."""
     if not isinstance(content, str) or not _PARTS(content):
         return content
     found = parsed(content)
@@ -245,7 +180,7 @@ def _only_text(parts: Any) -> Any:
 
 
 def _of_parts(message: Message, calls: list[Message], parts: list[Any]) -> list[Message]:
-    """Message with its parts as content and calls; each result of a tool behind it."""
+    """Message with its parts as content and calls, then each result of a tool."""
     results = [
         {"role": "tool", "tool_call_id": one.get("id"), "content": _result(one)}
         for one in parts
@@ -297,7 +232,6 @@ def _whole_call(call: Mapping[str, Any]) -> Message:
 
 
 def _call(call: Any) -> Message:
-    """Call of a tool as OpenAI writes it."""
     if not isinstance(call, dict):
         return {"type": "function", "function": {"name": _said(call)}}
     function = inner(call, "function") or call
@@ -330,7 +264,7 @@ def _are_parts(value: Any) -> bool:
 
 
 def inner(value: Any, name: str) -> Mapping[str, Any]:
-    """Object under a name in another. An empty one where there is none."""
+    """Object under a name in another, else an empty one."""
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 

@@ -16,28 +16,14 @@ _LONGEST = 256
 
 
 class CallRow(NamedTuple):
-    """A call that is a record now."""
-
     place: int
-    """Number of its span or log record in the request."""
     call: Call
     is_partial: bool
     fields: Fields
-    """Values by full column name."""
 
 
 def part_of(model: str, rows: Sequence[CallRow]) -> RequestPart:
-    """Columns of these calls.
-
-    Id, beginning, entity (conversation, else trace), and the known fields.
-
-    Examples
-    --------
-    >>> call = Call(id="t-s", trace="t", conversation="c")
-    >>> part = part_of("support", [CallRow(0, call, False, {"outputs.answer": "4"})])
-    >>> part.system["entity"], part.columns
-    (['c'], {'outputs.answer': ['4']})
-    """
+    """Columns of calls: id, begin, entity (conversation, else trace), and the known fields."""
     calls = [row.call for row in rows]
     names = dict.fromkeys(name for row in rows for name in row.fields)
     # Exporters that know no time write 0.

@@ -1,9 +1,7 @@
-"""Partial calls from several exports, until whole.
+"""Partial calls from several exports until they are whole, and passages until a call needs them.
 
-And passages, until a call needs them.
-
-All of it stands in memory, within bounds, and as notes in the journal: an export is acknowledged once its
-notes are durable, and after a restart they are read back.
+All of it is in memory, within bounds, and as notes in the journal: an export is acknowledged once its notes
+are durable, and after a restart they are read back.
 """
 
 import threading
@@ -19,21 +17,21 @@ from outrider.dataops.journal.notes import Note
 from .call import Call, merged
 
 MOST_CALLS = 4096
-"""Calls that are given up at a time."""
+"""Calls given up at a time."""
 OPEN_S = 600.0
 """How long passages are kept for calls of their trace, and questions of a call that has not ended."""
 MOST_BYTES = 67_108_864
 """Of parts and of passages each; beyond, the oldest are given up early."""
 MOST_DONE = 100_000
-"""Calls that have become records and are remembered, so that what comes late makes no second one."""
+"""Calls remembered as records, so that what comes late makes no second one."""
 MOST_PARTS = 4096
 """Of one call."""
 MOST_TRACE_SPANS, MOST_TRACE_BYTES = 256, 4_194_304
-"""Of passages that one trace keeps, each text with its overhead; beyond, its oldest are given up."""
+"""Passages that one trace keeps; beyond, its oldest are given up."""
 _CHECKSUM_BYTES = 4
 _TEXT_BYTES = 64
 _OVERHEAD_BYTES = 2048
-"""Of one part in memory, beside what it says."""
+"""Of one part in memory, in addition to its text."""
 _CALL, _PASSAGES = "call", "passages"
 
 
@@ -45,46 +43,29 @@ def _as_sent(_: str | None, fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class Passages(msgspec.Struct, omit_defaults=True):
-    """Passages that one span of a trace retrieved."""
-
     trace: str
     span: str
     start_us: int
     texts: list[str]
     end_us: int | None = None
-    """When it had them; None in notes of a release that did not keep it."""
 
     @property
     def known_us(self) -> int:
-        """Time from which a call can have known these passages."""
         return self.start_us if self.end_us is None else self.end_us
 
 
 @dataclass(slots=True)
 class Met:
-    """Result of matching an export with the waiting parts.
-
-    Attributes
-    ----------
-    calls
-        Those that are records now, and whether each is partial.
-    put, remove
-        Notes of parts that wait, and names of those that need not be kept any more.
-    closed
-        Ids of calls that are done once this is durable.
-    size
-        Bytes that its calls took while they waited.
-    unfit
-        Parts that cannot wait, and why.
-    waiting, late
-        How many parts were put away; how many belong to a call that is done.
-    """
+    """Result of matching an export with the waiting parts."""
 
     calls: list[tuple[Call, bool]] = field(default_factory=list)
+    """Those that are records now, and whether each is partial."""
     put: list[Note] = field(default_factory=list)
     remove: list[str] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
+    """Calls that are done once this is durable."""
     unfit: list[tuple[Call, str]] = field(default_factory=list)
+    """Parts that cannot wait, and why."""
     size: int = 0
     waiting: int = 0
     late: int = 0
@@ -96,12 +77,11 @@ class _Open:
     due_us: int = 2**63 - 1
     size: int = 0
     seen: Call = field(default_factory=Call)
-    """What makes a call whole, of all parts: putting these together for each would cost their square."""
+    """What makes a call whole, of all parts: merging these for each would cost their square."""
     is_leaving: bool = False
     """Whether it was given up: the record is being written."""
 
     def add(self, name: str, part: Call, size: int, due_us: int) -> None:
-        """Take a part; ``size`` in bytes."""
         self.parts[name] = part
         self.due_us = min(self.due_us, due_us)
         self.size += size
@@ -110,7 +90,6 @@ class _Open:
         self.seen.has_outputs |= part.has_outputs or "error" in part.attrs
 
     def call(self) -> Call:
-        """All parts as one."""
         return merged(list(self.parts.values()))
 
 
@@ -135,21 +114,7 @@ class _Trace:
 
 
 class Waiting:
-    """Parts of calls, and passages, of all exports.
-
-    Safe to use from several threads.
-
-    Parameters
-    ----------
-    join_us
-        How long the parts of a call wait for each other, µs.
-    notes
-        What the journal holds.
-    fields_to_keep
-        Gives values by column, or by part, as they may be written, for a model or None.
-    model_of
-        Model of a call, None where there is none.
-    """
+    """Parts of calls, and passages, of all exports; safe to use from several threads."""
 
     def __init__(
         self,
@@ -172,17 +137,7 @@ class Waiting:
             self._recall(note)
 
     def meet(self, calls: Iterable[Call], passages: Iterable[Passages], now_us: int) -> Met:
-        """Match calls and passages of an export with waiting parts.
-
-        Parameters
-        ----------
-        calls
-            Whole calls and parts; each with its id.
-        passages
-            What spans retrieved; calls of the same export see them already.
-        now_us
-            Time of receipt, µs since the epoch, UTC.
-        """
+        """Match an export with waiting parts; its own passages are seen by its calls already."""
         met = Met()
         with self._lock:
             notes = [(found.trace, self._keep(found, now_us)) for found in passages]
@@ -195,11 +150,9 @@ class Waiting:
         return met
 
     def passages(self, call: Call, most_bytes: int) -> tuple[list[str], int]:
-        """Passages of the trace before a call's begin, oldest first; their bytes.
+        """Passages of the trace before a call's begin, oldest first, and their bytes; none above the bound.
 
-        A span that still runs then has nothing to give yet: the tool that a call is made in is such a one,
-        and what it returns in the end may be the answer of this very call. Where they are more than
-        ``most_bytes`` there are none.
+        A span that still runs has nothing to give yet: it may be the tool in which the call is made.
         """
         with self._lock:
             trace = self._traces.get(call.trace)
@@ -241,7 +194,6 @@ class Waiting:
                 kept.due_us += by_us
 
     def committed(self, met: Met) -> None:
-        """Learn that ``met`` is durable."""
         with self._lock:
             spans = {call.id: call.is_span for call, _ in met.calls}
             for id_ in met.closed:
@@ -259,7 +211,7 @@ class Waiting:
                 del self._done[next(iter(self._done))]
 
     def failed(self, met: Met) -> None:
-        """Note that ``met`` was not written. Its removals are repeated another time."""
+        """Note that ``met`` was not written; its removals are repeated later."""
         with self._lock:
             open_names = {name for entry in self._open.values() for name in entry.parts}
             self._stale += [name for name in met.remove if name not in open_names]
@@ -318,7 +270,7 @@ class Waiting:
         )
 
     def _became(self, id_: str) -> bool | None:
-        """True where the record of a call has its span; None without a record, made or on its way."""
+        """True if the record of a call has its span; None without a record, made or on its way."""
         entry = self._open.get(id_)
         if entry is not None and entry.is_leaving:
             return any(part.is_span for part in entry.parts.values())
@@ -357,7 +309,7 @@ class Waiting:
         return [one for trace in self._traces.values() for one in trace.kept.values()]
 
     def _shorten(self) -> None:
-        """Make what came first due now, as long as there is too much."""
+        """Make the oldest due now, as long as there is too much."""
         over = self._bytes[_CALL] - MOST_BYTES
         for entry in self._open.values():
             if over <= 0:

@@ -1,4 +1,4 @@
-"""OTLP in protobuf: bytes of a request to spans or log records."""
+"""OTLP in protobuf: spans or log records of a request."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,13 +11,6 @@ _ERROR = 2
 
 
 def spans(body: bytes) -> Iterator[Span]:
-    """Spans of an ``ExportTraceServiceRequest``.
-
-    Raises
-    ------
-    ProblemError
-        400 if it is none.
-    """
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     request = _parsed(ExportTraceServiceRequest(), body)
@@ -43,7 +36,6 @@ def spans(body: bytes) -> Iterator[Span]:
 
 
 def logs(body: bytes) -> Iterator[LogRecord]:
-    """Log records of an ``ExportLogsServiceRequest``; raises as `spans` does."""
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
     request = _parsed(ExportLogsServiceRequest(), body)

@@ -1,7 +1,4 @@
-"""Release of incomplete calls as records, after a timeout.
-
-As far as they are known.
-"""
+"""Release of incomplete calls as records, after a timeout."""
 
 import asyncio
 import logging
@@ -24,20 +21,6 @@ _LOGGED = 10
 
 
 class Releases:
-    """Writer of overdue calls, called every second by one thread.
-
-    Parameters
-    ----------
-    waiting, matcher
-        As of `Otlp`.
-    decoder
-        Makes blocks.
-    writer
-        Makes them durable.
-    metrics, refusals
-        Where it counts and notes refused records.
-    """
-
     def __init__(
         self,
         waiting: Waiting,

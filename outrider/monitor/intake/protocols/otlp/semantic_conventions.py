@@ -1,7 +1,4 @@
-"""Calls of models, from spans and log records.
-
-With the passages of retrievals.
-"""
+"""Calls of models and passages of retrievals, from spans and log records."""
 
 import re
 from typing import Any, Literal
@@ -42,7 +39,7 @@ _FIRST_TOKEN = {
 
 
 def role_of(facts: SpanAttributes) -> Role:
-    """Role of a span, by the conventions in turn. OpenInference, GenAI, OpenLLMetry, then by its contents."""
+    """Role of a span by OpenInference, GenAI, OpenLLMetry in turn, then by its contents."""
     kind = facts["kind"]
     if isinstance(kind, str):
         return _KINDS.get(kind.upper(), "other")
@@ -62,7 +59,6 @@ def role_of(facts: SpanAttributes) -> Role:
 
 
 def call_of_span(span: Span, facts: SpanAttributes) -> Call:
-    """Call of a span, with the messages in its events."""
     call = call_of(facts)
     call.id, call.trace, call.service = f"{span.trace}-{span.span}", span.trace, span.service
     call.start_us, call.is_span = span.start_ns // 1000, True
@@ -78,19 +74,10 @@ def call_of_span(span: Span, facts: SpanAttributes) -> Call:
 
 
 def weight_of(state: str) -> float:
-    """Weight of a sampled span, by the threshold in its ``tracestate``.
+    """Weight of a sampled span, by the threshold in its ``tracestate``; 1.0 without one.
 
-    1.0 without one.
-
-    References
-    ----------
-    OpenTelemetry specification, "TraceState: Probability Sampling": of 2**56 random values those from the
-    threshold on are sampled; zeros at its end are left out.
-
-    Examples
-    --------
-    >>> weight_of("ot=th:c"), weight_of("vendor=x,ot=rv:1;th:8"), weight_of("ot=th:0"), weight_of("ot=th:-1")
-    (4.0, 2.0, 1.0, 1.0)
+    OpenTelemetry, "TraceState: Probability Sampling": of 2**56 random values those from the threshold on are
+    sampled; zeros at its end are left out.
     """
     found = _THRESHOLD(state)
     if found is None:
@@ -99,14 +86,14 @@ def weight_of(state: str) -> float:
 
 
 def passages_of_span(span: Span, facts: SpanAttributes) -> list[str]:
-    """Texts that a span of role ``passages`` found. None of a span that is not said to have ended."""
+    """Texts that a span of role ``passages`` found; none before it has ended."""
     if span.start_ns > 0 and not span.end_ns:
         return []
     return passages_of(facts) or result_texts(facts.result)
 
 
 def call_of_log(log: LogRecord) -> Call | None:
-    """Part of a call in a log record, or None. None for a record without any part of one."""
+    """Part of a call in a log record, or None."""
     if log.name == DETAILS:
         said = log.body if isinstance(log.body, dict) else {}
         call = call_of(SpanAttributes(said | log.attributes))

@@ -20,8 +20,6 @@ from .releasing import Releases
 
 @dataclass(frozen=True, slots=True)
 class OtlpIntakes:
-    """Intakes of traces and logs, with shared waiting calls."""
-
     traces: Otlp
     logs: Otlp
     releases: Releases
@@ -46,7 +44,7 @@ def otlp_intakes(
     refusals: RefusalBook,
     redaction: IntakeRedaction,
 ) -> OtlpIntakes:
-    """Intakes for the models of a configuration. Calls that waited before a restart wait again."""
+    """Intakes of a configuration; calls that waited before a restart wait again."""
     matcher = Matcher(
         {
             name: Named(model.intake.otel_service, model.intake.request_models)

@@ -1,7 +1,4 @@
-"""Texts of a tool's or retriever's result.
-
-Out of the wrapping that frameworks log it in.
-"""
+"""Texts of a tool's or retriever's result, without the wrapping that frameworks log it in."""
 
 from typing import Any
 
@@ -11,32 +8,20 @@ from .messages import inner, parsed
 
 _DOCUMENT = ("content", "text", "page_content")
 _DEEPEST = 8
-"""Wrappings in each other that are opened."""
+"""Nested wrappings that are opened."""
 
 
 def result_texts(value: Any) -> list[str]:
-    """Texts of a result.
-
-    Of a message of a tool, of documents, of a list of either, or unchanged.
+    """Texts of a tool's message, of documents, of a list of either, or the value unchanged.
 
     LangChain logs the object that its tool returned (``lc``, ``data``, ``update``) and what else its callback
-    was given; what the tool itself wrote stays as it wrote it, JSON too.
-
-    Examples
-    --------
-    >>> result_texts('{"output": {"lc": 1, "kwargs": {"content": "57 F", "type": "tool"}}, "kwargs": {}}')
-    ['57 F']
-    >>> result_texts('{"documents": [{"page_content": "A."}, {"page_content": "B."}], "count": 2}')
-    ['A.', 'B.']
-    >>> result_texts('{"city": "Paris", "degrees": 57}')
-    ['{"city": "Paris", "degrees": 57}']
+    was given; what the tool itself wrote stays unchanged, JSON too.
     """
     found = _held(parsed(value), _DEEPEST)
     return [text for text in (_own(value) if found is None else found) if text]
 
 
 def document_text(document: Any) -> str | None:
-    """Text of a document, or None."""
     if isinstance(document, str):
         return document
     if not isinstance(document, dict):
@@ -46,7 +31,7 @@ def document_text(document: Any) -> str | None:
 
 
 def _held(value: Any, deep: int) -> list[str] | None:
-    """Texts in a known wrapping; None for what is none."""
+    """Texts in a known wrapping, else None."""
     if not deep:
         return None
     if isinstance(value, list):
@@ -64,7 +49,7 @@ def _held(value: Any, deep: int) -> list[str] | None:
 
 
 def _wrapped(value: dict[str, Any]) -> Any:
-    """Contents of an object of LangChain; None for any other."""
+    """Contents of an object of LangChain, else None."""
     if "lc" in value:
         return value.get("kwargs")
     if value.keys() == {"type", "data"} and isinstance(value["data"], dict):
@@ -95,7 +80,6 @@ def _are_parts(content: Any) -> bool:
 
 
 def _own(value: Any) -> list[str]:
-    """The result as its tool wrote it."""
     if value is None:
         return []
     return [value if isinstance(value, str) else canonical(value)]

@@ -1,0 +1,50 @@
+"""Columns that an assertion was seen to read, from :meth:`Batch.own`."""
+
+from collections.abc import Iterable
+
+from .record_columns import EVERYTHING
+from .schema import PARTS
+
+MOST_NAMED = 20
+"""Columns of a part beyond which the part is named."""
+
+
+def columns_read(names: Iterable[str]) -> list[str]:
+    """Sorted columns of records among all names that were read.
+
+    System columns are left out. ``inputs.*`` stands for more than can be named, ``*`` for whole records.
+
+    Examples
+    --------
+    >>> columns_read(["ts", "inputs.age", "outputs.score"])
+    ['inputs.age', 'outputs.score']
+    >>> columns_read([*(f"inputs.x{n}" for n in range(30)), "attrs.city"])
+    ['attrs.city', 'inputs.*']
+    >>> columns_read(["inputs.age", "*"])
+    ['*']
+    """
+    found = set(names)
+    if EVERYTHING in found:
+        return [EVERYTHING]
+    kept: list[str] = []
+    for part in PARTS:
+        whole = f"{part}.{EVERYTHING}"
+        own = [name for name in found if name.startswith(f"{part}.")]
+        kept += [whole] if whole in own or len(own) > MOST_NAMED else own
+    return sorted(kept)
+
+
+def is_of_sender(columns: Iterable[str]) -> bool:
+    """True where all columns are inputs or attributes.
+
+    The model's answers play no part. False where no column is known.
+
+    Examples
+    --------
+    >>> is_of_sender(["attrs.city", "inputs.age"]), is_of_sender(["inputs.age", "outputs.score"])
+    (True, False)
+    >>> is_of_sender([]), is_of_sender(["*"])
+    (False, False)
+    """
+    known = list(columns)
+    return bool(known) and all(name.startswith(("inputs.", "attrs.")) for name in known)

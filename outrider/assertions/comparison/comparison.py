@@ -1,0 +1,495 @@
+"""Comparison of a champion's and a challenger's answers, by measure and slice."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outrider.assertions.batch import Batch
+from outrider.assertions.statistics.difference_sequence import PARTS, DifferenceSequence
+from outrider.assertions.statistics.rate_sequence import RateSequence
+
+from .agreement import (
+    EMBEDDING,
+    EVERYTHING,
+    ITEMS,
+    MOST_SLICES,
+    Agreement,
+    Measure,
+    Tally,
+    confidence_of,
+    excess,
+    held_excess,
+    terms_of,
+)
+from .differences import (
+    AnswerReading,
+    Bools,
+    Floats,
+    Ruler,
+    classes_of,
+    declared,
+    deltas,
+    differ,
+    is_of_items,
+    shared_measures,
+    subjects,
+)
+
+_Key = TypeVar("_Key")
+_Counts = TypeVar("_Counts", Tally, RateSequence)
+MOST_CLASSES = 48
+"""Classes of the champion's that are looked at among their own records, in order of appearance."""
+DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
+"""Edges of the classes of score distances: below 1e-8, half a decade each, and 1 or more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedAnswers:
+    """Answers of two models to the same records, row by row.
+
+    Rows of a slice follow each other.
+
+    Attributes
+    ----------
+    weight
+        1 / probability of having been seen, shape (rows,).
+    slices
+        Slice of each record; "" where it has none.
+    asked
+        Rows that both were asked about again, in order: drawn whatever the answers are.
+    again, challenger_again
+        What they answered then, row by row of ``asked``; None where nobody was asked.
+    more_slices
+        Slices by further attributes, each as ``slices``, with names of their own.
+    entities
+        Conversation of each record, "" where it stands alone; none at all if every record does.
+    """
+
+    champion: Batch
+    challenger: Batch
+    weight: NDArray[np.float64]
+    slices: Sequence[str]
+    asked: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    again: Batch | None = None
+    challenger_again: Batch | None = None
+    more_slices: Sequence[Sequence[str]] = ()
+    entities: Sequence[str] = ()
+
+    def take(self, rows: NDArray[np.intp]) -> "PairedAnswers":
+        """Some of the records, in ascending order."""
+        place = np.full(self.champion.rows, -1, dtype=np.intp)
+        place[rows] = np.arange(len(rows))
+        kept = np.flatnonzero(place[self.asked] >= 0)
+        again, other = self.again, self.challenger_again
+        names = [[each[row] for row in rows.tolist()] for each in (self.slices, *self.more_slices)]
+        return PairedAnswers(
+            self.champion.take(rows),
+            self.challenger.take(rows),
+            self.weight[rows],
+            names[0],
+            place[self.asked[kept]],
+            None if again is None else again.take(kept),
+            None if other is None else other.take(kept),
+            names[1:],
+            [self.entities[row] for row in rows.tolist()] if len(self.entities) else (),
+        )
+
+    def asked_anew(self, is_fresh: Bools) -> "PairedAnswers":
+        """Pair without the second answers that a cache gave.
+
+        ``is_fresh`` says of each row of ``asked`` if both models answered anew. Whether a cache answers must
+        not depend on the answer: the noise of the fresh rows stands for all.
+        """
+        kept, again, other = np.flatnonzero(is_fresh), self.again, self.challenger_again
+        return replace(
+            self,
+            asked=self.asked[kept],
+            again=None if again is None else again.take(kept),
+            challenger_again=None if other is None else other.take(kept),
+        )
+
+    def declared_steady(self, *, champion: bool = True, challenger: bool = False) -> "PairedAnswers":
+        """Pair whose models are declared to repeat every answer.
+
+        A model that is not declared must have been asked again, on the rows of ``asked``; where both are
+        declared these are all rows.
+        """
+        asked = np.arange(self.champion.rows, dtype=np.intp) if champion and challenger else self.asked
+        return replace(
+            self,
+            asked=asked,
+            again=self.champion.take(asked) if champion else self.again,
+            challenger_again=self.challenger.take(asked) if challenger else self.challenger_again,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamComparison:
+    """Comparison of two models' answers to a stream.
+
+    Comparisons of parts add up, in any order.
+
+    Attributes
+    ----------
+    tallies
+        By measure and slice; slice "" is all records.
+    apart, noise_apart
+        Records by distance of scores (:data:`DELTA_EDGES`), of both models and of the champion from itself.
+    entities
+        Hashes of the conversations that have been counted.
+    classes
+        By class of the champion's answers, those records alone: A ≠ B less A ≠ A', given A.
+    held
+        By measure of what was declared to have to agree: the champion's answers that hold any of it.
+    """
+
+    tallies: Mapping[tuple[Measure, str], Tally] = field(default_factory=dict)
+    apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
+    noise_apart: tuple[int, ...] = (0,) * (len(DELTA_EDGES) + 1)
+    entities: frozenset[int] = frozenset()
+    classes: Mapping[str, Tally] = field(default_factory=dict)
+    held: Mapping[Measure, RateSequence] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        pair: PairedAnswers,
+        ruler: Ruler,
+        *,
+        slices: Sequence[str] = (),
+        entities: frozenset[int] = frozenset(),
+        classes: Collection[str] = (),
+        most_slices: int = MOST_SLICES,
+    ) -> Self:
+        """Comparison of some records.
+
+        Records of one conversation are alike, so a conversation counts once: with one record, drawn by a hash
+        of its id among those that came first together. No answer decides on it, so what counts is independent
+        however alike the turns are, and the bounds are those of conversations.
+
+        Parameters
+        ----------
+        slices
+            Slices that are known already, in order of appearance: with those of these records at most
+            ``most_slices`` are looked at.
+        entities
+            Conversations that have been counted already.
+        classes
+            Classes that are known already, as slices.
+        """
+        known = entities
+        if len(pair.entities):
+            rows, known = one_of_each(pair.entities, pair.champion.keys, entities)
+            pair = pair.take(rows)
+        names = (name for each in (pair.slices, *pair.more_slices) for name in each if name)
+        looked_at = list(dict.fromkeys([*slices, *names]))[:most_slices]
+        one, two, asked = pair.champion, pair.challenger, pair.asked
+        both = shared_measures(one, two, ruler)
+        twice = _Twice.of(pair, ruler)
+        tallies: dict[tuple[Measure, str], Tally] = {}
+        held: dict[Measure, RateSequence] = {}
+        must = {*declared(ruler.agree)} - {"text", EMBEDDING}
+        readings = _Readings(ruler)
+        for measure in both:
+            once = _Subjects.of(measure, one, pair.weight, (pair.slices, *pair.more_slices), ruler)
+            said = readings.of(measure, one)
+            apart = said.differs(readings.of(measure, two))
+            if measure in must:
+                held[measure] = RateSequence.of(said.items > 0.0, pair.weight)
+            four = None if twice is None else twice.compared(measure)
+            for name in [EVERYTHING, *looked_at]:
+                here = once.of_slice(name)
+                if here.any():
+                    differs = RateSequence.of(apart[here], once.weight[here])
+                    again = (RateSequence(), RateSequence(), DifferenceSequence())
+                    tallies[measure, name] = Tally(
+                        differs, *(again if four is None else four.sequences(name))
+                    )
+        new = known - entities
+        by_class = _of_classes(pair, ruler, classes) if "label" in both else {}
+        found = cls(tallies, entities=new, classes=by_class, held=held)
+        if "score" not in both:
+            return found
+        noise = np.zeros(0) if pair.again is None else deltas(one.take(asked), pair.again, ruler)
+        return replace(found, apart=_classes(deltas(one, two, ruler)), noise_apart=_classes(noise))
+
+    def __add__(self, other: "StreamComparison") -> "StreamComparison":
+        """Comparison of both parts.
+
+        Raises
+        ------
+        ValueError
+            If a conversation has been counted in both.
+        """
+        if self.entities & other.entities:
+            raise ValueError(
+                f"{len(self.entities & other.entities)} conversations counted in both parts, none expected: "
+                "a conversation counts once, so give StreamComparison.of(entities=) those counted before"
+            )
+        return StreamComparison(
+            _added(self.tallies, other.tallies),
+            tuple(a + b for a, b in zip(self.apart, other.apart, strict=True)),
+            tuple(a + b for a, b in zip(self.noise_apart, other.noise_apart, strict=True)),
+            self.entities | other.entities,
+            _added(self.classes, other.classes),
+            _added(self.held, other.held),
+        )
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """Slices in order of appearance."""
+        return tuple(dict.fromkeys(name for _, name in self.tallies if name != EVERYTHING))
+
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Measures that can be compared, the deciding one first."""
+        return tuple(dict.fromkeys(measure for measure, _ in self.tallies))
+
+    @property
+    def respects(self) -> int:
+        """Measures that share the error, classes among their own records as one."""
+        return len(self.measures) + ("label" in self.measures)
+
+    def agreements(self, *, margin: float, agree: Sequence[str] = ()) -> dict[tuple[Measure, str], Agreement]:
+        """Agreement by measure and slice, with simultaneous anytime bounds.
+
+        ``agree`` is what of texts was declared to have to agree.
+        """
+        measures, must = self.respects, declared(agree)
+        found = {}
+        for (measure, name), tally in self.tallies.items():
+            each = tally.agreement(
+                margin=margin,
+                confidence=confidence_of(name, measures),
+                terms=terms_of(measure, is_declared=measure in must),
+            )
+            is_blind = each.verdict in ("same", "close") and not self.sees(measure, margin)
+            found[measure, name] = replace(each, verdict="undecided") if is_blind else each
+        return found
+
+    def sees(self, measure: Measure, margin: float) -> bool:
+        """True where the champion's answers hold a declared part.
+
+        More of them than the margin: a change of fewer would not show.
+        """
+        return measure not in self.held or self.held[measure].rate > margin
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        tallies = [[*key, tally.to_dict()] for key, tally in self.tallies.items()]
+        state = {"tallies": tallies, "apart": list(self.apart), "noise_apart": list(self.noise_apart)}
+        state |= {"classes": {name: tally.to_dict() for name, tally in self.classes.items()}}
+        state |= {"held": {measure: rates.to_dict() for measure, rates in self.held.items()}}
+        return state | ({"entities": sorted(self.entities)} if self.entities else {})
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> Self:
+        """Comparison from the state of :meth:`to_dict`, empty from empty."""
+        if not state:
+            return cls()
+        tallies = {(measure, name): Tally.from_dict(tally) for measure, name, tally in state["tallies"]}
+        entities = frozenset(map(int, state.get("entities", ())))
+        classes = {name: Tally.from_dict(tally) for name, tally in state["classes"].items()}
+        held = {measure: RateSequence.from_dict(rates) for measure, rates in state["held"].items()}
+        return cls(tallies, tuple(state["apart"]), tuple(state["noise_apart"]), entities, classes, held)
+
+
+def _added(one: Mapping[_Key, _Counts], other: Mapping[_Key, _Counts]) -> dict[_Key, _Counts]:
+    found = dict(one)
+    for key, counts in other.items():
+        found[key] = found[key] + counts if key in found else counts
+    return found
+
+
+def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> dict[str, Tally]:
+    """Tally of each class of the champion's first answers."""
+    said = classes_of(pair.champion, ruler)
+    apart = differ("label", pair.champion, pair.challenger, ruler)
+    asked, again, other = pair.asked, pair.again, pair.challenger_again
+    own, beyond = np.zeros(0, dtype=np.bool_), np.zeros(0)
+    if again is not None and other is not None and len(asked):
+        own = differ("label", pair.champion.take(asked), again, ruler)
+        his = differ("label", pair.champion.take(asked), other, ruler)
+        beyond = (apart[asked].astype(np.float64) + his) / 2 - own
+    else:
+        asked = asked[:0]
+    found = {}
+    for name in list(dict.fromkeys([*known, *said.tolist()]))[:MOST_CLASSES]:
+        here, there = said == name, said[asked] == name
+        noise = RateSequence.of(own[there], pair.weight[asked][there])
+        found[name] = Tally(
+            RateSequence.of(apart[here], pair.weight[here]),
+            noise,
+            noise,
+            DifferenceSequence.of(beyond[there], pair.weight[asked][there]),
+        )
+    return {name: tally for name, tally in found.items() if tally.differs.asked}
+
+
+def one_of_each(
+    entities: Sequence[str], keys: Sequence[Any] | NDArray[Any], counted: frozenset[int]
+) -> tuple[NDArray[np.intp], frozenset[int]]:
+    """Rows of one record per new conversation, and all conversations counted then.
+
+    Records with no conversation ("") are kept.
+
+    Parameters
+    ----------
+    keys
+        Id of each record: the draw is a hash of it and the conversation.
+
+    Examples
+    --------
+    >>> rows, counted = one_of_each(["a", "a", "", "b"], ["1", "2", "3", "4"], frozenset())
+    >>> len(rows), len(counted), one_of_each(["b", "c"], ["5", "6"], counted)[0].tolist()
+    (3, 2, [1])
+    """
+    from pandas.util import hash_array  # pandas is slow to import
+
+    names = np.asarray(entities, dtype=object)
+    conversation = hash_array(names, categorize=False)
+    drawn = np.array([f"{name} {key}" for name, key in zip(entities, keys, strict=True)], dtype=object)
+    order = np.argsort(hash_array(drawn, categorize=False), kind="stable")
+    alone = names == ""
+    is_open = ~alone & ~np.isin(conversation, np.fromiter(counted, dtype=np.uint64, count=len(counted)))
+    here = order[is_open[order]]
+    new, first = np.unique(conversation[here], return_index=True)
+    rows = np.sort(np.concatenate([np.flatnonzero(alone), here[first]])).astype(np.intp)
+    return rows, counted.union(new.tolist())
+
+
+def taken_back(measure: Measure, pair: PairedAnswers, ruler: Ruler) -> NDArray[np.intp]:
+    """Rows on which a model contradicts its own earlier answer."""
+    twice = _Twice.of(pair, ruler)
+    four = None if twice is None else twice.compared(measure)
+    return pair.asked[:0] if four is None else pair.asked[four.own | four.other]
+
+
+class _Readings:
+    """Answers as measures read them: the bags of the last measure serve the next, where they are the same."""
+
+    def __init__(self, ruler: Ruler) -> None:
+        self._ruler = ruler
+        self._last: dict[int, AnswerReading] = {}
+
+    def of(self, measure: Measure, answer: Batch) -> AnswerReading:
+        last = self._last.get(id(answer))
+        if last is not None and {last.measure, measure} == {"text", "words"}:
+            return last.of_measure(measure)
+        found = self._last[id(answer)] = AnswerReading.of(measure, answer, self._ruler)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Subjects:
+    """Subjects of one measure: records, or pairs of records.
+
+    Attributes
+    ----------
+    weight
+        Of each comparison, shape (comparisons,).
+    slices
+        Slice of each by attribute, None where two records are of different ones.
+    """
+
+    weight: NDArray[np.float64]
+    slices: Sequence[NDArray[np.object_]]
+
+    @classmethod
+    def of(
+        cls,
+        measure: Measure,
+        answer: Batch,
+        weight: NDArray[np.float64],
+        slices: Sequence[Sequence[str]],
+        ruler: Ruler,
+    ) -> Self:
+        rows = subjects(measure, answer, ruler)
+        by_attribute = []
+        for names in (np.asarray(each, dtype=object)[rows] for each in slices):
+            first = names[:, 0].copy()
+            first[(names != names[:, :1]).any(axis=1)] = None
+            by_attribute.append(first)
+        return cls(weight[rows].max(axis=1), by_attribute)
+
+    def of_slice(self, name: str) -> Bools:
+        if name == EVERYTHING:
+            return np.ones(len(self.weight), dtype=np.bool_)
+        return np.asarray(np.any([names == name for names in self.slices], axis=0), dtype=np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class _Twice:
+    """Both models' two answers to the records that they were asked about again."""
+
+    champion: tuple[Batch, Batch]
+    challenger: tuple[Batch, Batch]
+    weight: NDArray[np.float64]
+    slices: Sequence[Sequence[str]]
+    ruler: Ruler
+    readings: _Readings
+
+    @classmethod
+    def of(cls, pair: PairedAnswers, ruler: Ruler) -> Self | None:
+        asked, again, other = pair.asked, pair.again, pair.challenger_again
+        if again is None or other is None or not len(asked):
+            return None
+        one, two = pair.champion.take(asked), pair.challenger.take(asked)
+        names = [[each[row] for row in asked] for each in (pair.slices, *pair.more_slices)]
+        return cls((one, again), (two, other), pair.weight[asked], names, ruler, _Readings(ruler))
+
+    def compared(self, measure: Measure) -> "_Four | None":
+        (one, again), (two, other) = self.champion, self.challenger
+        if any(measure not in shared_measures(one, answer, self.ruler) for answer in (again, two, other)):
+            return None
+        a, a2, b, b2 = (self.readings.of(measure, answer) for answer in (one, again, two, other))
+        of = _Subjects.of(measure, one, self.weight, self.slices, self.ruler)
+        pairs = [(x, y) for x in (a, a2) for y in (b, b2)]
+        if measure != "words" or not is_of_items(measure, self.ruler):
+            own, others = a.differs(a2), b.differs(b2)
+            return _Four(of, own, others, excess([x.differs(y) for x, y in pairs], own, others))
+        cross, own_items, other_items = [x.exchanged(y) for x, y in pairs], a.exchanged(a2), b.exchanged(b2)
+        # One item counts alike in short and long texts, and in all four answers to a record alike.
+        size = np.maximum(ITEMS, np.max([each.items for each in (a, a2, b, b2)], axis=0))
+        beyond = held_excess(
+            [each / size for each in cross], own_items / size, other_items / size, one=1.0 / ITEMS
+        )
+        return _Four(of, own_items > 0.0, other_items > 0.0, _rounded(beyond, one.keys), ITEMS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Four:
+    """Self-disagreement of each model, and what the two differ beyond it in steps of 1 / parts."""
+
+    of: _Subjects
+    own: Bools
+    other: Bools
+    beyond: Floats
+    parts: int = PARTS
+
+    def sequences(self, name: str) -> tuple[RateSequence, RateSequence, DifferenceSequence]:
+        """Noise of both models, and what they differ beyond it, on a slice."""
+        here = self.of.of_slice(name)
+        weight = self.of.weight[here]
+        return (
+            RateSequence.of(self.own[here], weight),
+            RateSequence.of(self.other[here], weight),
+            DifferenceSequence.of(self.beyond[here], weight, parts=self.parts),
+        )
+
+
+def _rounded(values: Floats, keys: NDArray[Any]) -> Floats:
+    """Values in steps of 1 / ``ITEMS``, up or down by a hash of the record's id: the mean stays."""
+    from pandas.util import hash_array  # pandas is slow to import
+
+    draw = hash_array(np.array([f"{key} rounded" for key in keys], dtype=object), categorize=False) / 2.0**64
+    found: Floats = np.floor(values * ITEMS + draw) / ITEMS
+    return found
+
+
+def _classes(apart: NDArray[np.float64]) -> tuple[int, ...]:
+    counts = np.bincount(np.searchsorted(DELTA_EDGES, apart, side="right"), minlength=len(DELTA_EDGES) + 1)
+    return tuple(int(count) for count in counts)

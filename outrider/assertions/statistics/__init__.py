@@ -1,0 +1,1 @@
+"""Intervals for rates, losses and differences, of samples and of sequences."""

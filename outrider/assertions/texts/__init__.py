@@ -1,0 +1,1 @@
+"""Texts: their words, their facts, and the syntax of source code."""

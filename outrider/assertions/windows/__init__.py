@@ -1,0 +1,1 @@
+"""Records of one entity or group across batches: arrivals, order and state."""

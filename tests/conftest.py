@@ -78,7 +78,6 @@ LONGEST = (
 TOGETHER = {
     "tests/end_to_end/test_prometheus.py": "tests/end_to_end/test_loop.py",
     "tests/deploy/test_release.py": "tests/deploy/test_installed.py",
-    "tests/monitor/test_uploads.py": "tests/monitor/test_uploaded_engines.py",
     "tests/monitor/test_hostile_uploads.py": "tests/monitor/test_uploaded_engines.py",
     "tests/monitor/test_promoted_uploads.py": "tests/monitor/test_uploaded_engines.py",
 }

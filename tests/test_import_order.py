@@ -109,6 +109,7 @@ def test_every_part_of_the_package_has_a_floor() -> None:
     assert {owner(path) for path in SOURCES} - {"__init__"} <= set(FLOORS)
 
 
+@pytest.mark.costly("reads every file of the package")
 def test_imports_point_down() -> None:
     wrong = [
         f"{found} (floor {FLOORS[part(found.module)]} from floor {FLOORS[owner(found.path)]})"

@@ -61,6 +61,7 @@ def imported_by(room: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.costly("reads every file of the package")
 @pytest.mark.parametrize("room", ROOMS, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_room_imports_what_its_door_says(room: Path) -> None:
     found, allowed = imported_by(room), may_import(room)
@@ -95,6 +96,7 @@ def sql_in(source: str) -> list[str]:
     return [name for name in names if f"{name}.".startswith(SQL) and not f"{name}.".startswith(MAY_PASS)]
 
 
+@pytest.mark.costly("reads every file of the package")
 def test_sql_stands_in_the_store_and_in_the_read_models() -> None:
     files = [path for path in PACKAGE.rglob("*.py") if not knows_sql(path)]
     assert len(files) > 300

@@ -78,6 +78,7 @@ def faults(summary: Summary) -> list[str]:
     return [fault for fault, holds in checks.items() if holds]
 
 
+@pytest.mark.costly("reads every file of the package")
 def test_summaries_name_their_subject_in_few_words() -> None:
     found = summaries()
     assert len(found) > 1000

@@ -49,6 +49,7 @@ def test_recordings_are_judged_apart() -> None:
     assert (rows.tolist(), values) == ([1], ["N"])
 
 
+@pytest.mark.costly("goes through a real data set, whose figures are claimed")
 def test_flagged_windows_are_wrong_at_least_1_4_times_as_often(tallies: Tallies) -> None:
     ratio = error_ratio(tallies)
     assert tallies.flagged.sum() > 300

@@ -59,6 +59,7 @@ def test_the_reference_model_fails_fairness_and_passes_accuracy(reference: dict[
     assert 0.01 < flips.low < flips.rate < flips.high
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_a_mitigated_model_passes_the_same_suite_at_a_known_cost(
     reference: dict[str, Outcome], mitigated: dict[str, Outcome]
 ) -> None:

@@ -9,6 +9,7 @@ from tests.guides import as_a_terminal, follow, in_process, matches, section, st
 GUIDE = Path(__file__).parents[2] / "docs" / "write-a-suite.md"
 
 
+@pytest.mark.costly("a guide is followed to its end, in processes")
 @pytest.mark.parametrize(("title", "commands"), [("Text", 5), ("Tables", 2), ("Images", 2), ("Chat", 2)])
 def test_each_example_goes_from_nothing_to_green_as_printed(
     title: str,
@@ -21,6 +22,7 @@ def test_each_example_goes_from_nothing_to_green_as_printed(
     assert follow(section(GUIDE, title), pytester.path, in_process(pytester, capsys)) >= commands
 
 
+@pytest.mark.costly("a guide is followed to its end, in processes")
 def test_what_ci_and_the_service_need_follows_on_the_first_example(
     pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,7 @@ def test_suite_files_are_collected_with_ids_that_select(project: pytest.Pytester
     project.runpytest_inprocess(*PLUGIN, "mood.suite.json", "--lf").assert_outcomes(failed=1)
 
 
+@pytest.mark.costly("pytest itself is run, with workers of its own")
 def test_suite_files_are_spread_over_workers(project: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     suite_file(project)

@@ -159,6 +159,7 @@ def test_a_run_that_does_not_use_it_is_left_alone(pytester: pytest.Pytester) -> 
     assert "behavioral tests" not in result.stdout.str()
 
 
+@pytest.mark.costly("pytest itself is run, with workers of its own")
 def test_workers_of_xdist_report_to_the_same_matrix(project: pytest.Pytester) -> None:
     pytest.importorskip("xdist")
     result = project.runpytest_subprocess(*PLUGIN, "-n", "2", "--outrider-json", "out.json")

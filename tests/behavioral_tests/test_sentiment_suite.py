@@ -19,6 +19,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return run(folder)
 
 
+@pytest.mark.costly("a language model answers a whole suite")
 def test_the_whole_suite_ran_on_a_model_that_is_better_than_chance(ran: Ran) -> None:
     tests = ran.report["tests"]
     assert len(tests) == 38

@@ -40,8 +40,7 @@ def copied(folder: str, tmp_path: Path) -> Path:
 
 
 def python(arguments: Sequence[str], folder: Path) -> None:
-    with forks("outrider.commands.compare", *OF_THE_MODELS):
-        subprocess.run([sys.executable, *arguments], cwd=folder, check=True, timeout=PATIENCE_S)
+    subprocess.run([sys.executable, *arguments], cwd=folder, check=True, timeout=PATIENCE_S)
 
 
 def outrider(arguments: Sequence[str], folder: Path) -> "subprocess.CompletedProcess[str]":
@@ -60,8 +59,7 @@ def compare(arguments: Sequence[str], folder: Path) -> tuple[int, dict[str, Any]
 
 @contextmanager
 def served(command: Sequence[str], folder: Path, port: int) -> Iterator[None]:
-    with forks("outrider.commands.compare", *OF_THE_MODELS):
-        server = subprocess.Popen([sys.executable, command[1], str(port)], cwd=folder)
+    server = subprocess.Popen([sys.executable, command[1], str(port)], cwd=folder)
     try:
         until = time.monotonic() + PATIENCE_S
         while True:
@@ -93,6 +91,7 @@ def kept_model(folder: Path) -> dict[str, Any]:
     return found["models"]["compared"]  # type: ignore[no-any-return]  # TOML
 
 
+@pytest.mark.costly("a command of the page is run on its example, until it decides")
 def test_models_of_this_machine_are_compared(tmp_path: Path) -> None:
     record, asked = commands("compare_models")
     assert record == ["python", "record.py"]
@@ -119,7 +118,10 @@ def erased_from(kept: Path, pairs: Sequence[dict[str, Any]]) -> None:
     assert holds in (kept / "pairs.jsonl").read_text()
 
     def erase(*words: str) -> "subprocess.CompletedProcess[str]":
-        return outrider(["dataset", "erase", *words, "--yes", "--json"], kept)
+        return subprocess.run(
+            [sys.executable, "-m", "outrider", "dataset", "erase", *words, "--yes", "--json"],
+            cwd=kept, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
 
     assert erase("--record", "of-nobody").returncode == 1
     assert (kept / "report.md").exists()
@@ -138,6 +140,7 @@ def erased_from(kept: Path, pairs: Sequence[dict[str, Any]]) -> None:
     assert len(shown.report["candidates"][1]["to_label"]) == len(left)
 
 
+@pytest.mark.costly("a command of the page is run on its example, until it decides")
 def test_prompts_are_compared_through_a_gateway(tmp_path: Path) -> None:
     _, serve, asked = commands("compare_prompts")
     folder = copied("compare_prompts", tmp_path)

@@ -142,6 +142,7 @@ def test_a_model_that_answers_nothing_is_worse_and_a_twin_beside_it_gets_its_ver
     assert twin["records"] == ROWS
 
 
+@pytest.mark.costly("models end their processes, which are started again")
 @pytest.mark.parametrize(
     ("name", "fates", "reason"),
     [
@@ -210,6 +211,7 @@ def head(folder: Path, base: Any, shift: float) -> None:
     save_file(tensors, folder / "adapter_model.safetensors")
 
 
+@pytest.mark.costly("models end their processes, which are started again")
 def test_a_lora_with_a_planted_fault_differs_as_often_as_counted_over_the_whole_stream(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_target_that_production_does_not_answer_is_refused(tmp_path: Path) -> 
     assert str(found.exception).startswith("--target nope: no such output; production answers")
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_a_cache_that_answers_for_both_proves_nothing(tmp_path: Path) -> None:
     traffic = written(tmp_path, asks, 400)
     by_header = between(cached, cached, "--from", traffic, "--margin", "0.2")
@@ -111,6 +112,7 @@ def test_a_cache_that_answers_for_both_proves_nothing(tmp_path: Path) -> None:
         assert "undecided: a cache seems to answer for both; have it pass by requests" in found.stdout
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_candidates_that_are_one_are_told(tmp_path: Path) -> None:
     traffic = written(tmp_path, asks)
     with scripted_server(well) as production, scripted_server(well) as one, scripted_server(well) as other:

@@ -92,6 +92,7 @@ def compare(embed: str, *candidates: str, production: str = "production", more: 
     return CliRunner().invoke(app, ["compare", "--production", f"models.py:{production}", *named, *options])
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_texts_of_other_topics_are_told_by_their_embeddings_and_equal_ones_are_not(folder: Path) -> None:
     twin, gloomy = json.loads(compare("embed", "twin", "gloomy").stdout)["candidates"]
     assert not twin["texts"]["is_proven"]
@@ -105,6 +106,7 @@ def test_texts_of_other_topics_are_told_by_their_embeddings_and_equal_ones_are_n
 AGREE = ("--agree", "embedding", "--margin", "0.05")
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_agree_embedding_says_same_and_different_by_vectors_of_a_model(folder: Path) -> None:
     found = compare("letters", "terms_again", "other_terms", production="terms", more=AGREE)
     equal, other = json.loads(found.stdout)["candidates"]
@@ -113,6 +115,7 @@ def test_agree_embedding_says_same_and_different_by_vectors_of_a_model(folder: P
     assert "(embedding)" in other["sentence"]
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_agree_embedding_is_undecided_by_a_model_that_shows_no_exchange(folder: Path) -> None:
     found = compare("one_vector", "other_terms", production="terms", more=AGREE)
     assert found.exit_code == 6

@@ -136,6 +136,7 @@ def table(labels: list[int]) -> pa.Table:
     )
 
 
+@pytest.mark.costly("files of every form are written and read")
 def test_import_reads_files_as_people_send_them(project: Path) -> None:
     listed = table([0, 1, 1]).to_pylist()
     spans = {

@@ -65,6 +65,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Made(request.param, folder, tuple(written), files, tested)
 
 
+@pytest.mark.costly("pytest of a new project is run as users run it")
 def test_a_new_project_passes_its_behavioral_tests_at_once(made: Made) -> None:
     assert made.files - {"sentences.py"} == EXPECTED
     assert all(path.is_file() for path in made.written)

@@ -233,6 +233,7 @@ def test_a_promotion_ends_tickets_and_begins_another_reference(hours: Hours) -> 
     assert "another reference" in found.note
 
 
+@pytest.mark.costly("a day of minutes passes")
 def test_behind_a_promotion_inputs_are_held_against_the_former_reference_for_a_day(hours: Hours) -> None:
     def lower(frame: pd.DataFrame) -> pd.DataFrame:
         return frame.assign(score=frame.score / 2)

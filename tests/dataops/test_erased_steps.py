@@ -6,6 +6,7 @@ import signal
 import warnings
 from pathlib import Path
 
+import pytest
 from sqlalchemy import event, select
 
 from outrider.dataops.datasets.erased import delete_unneeded, erase_rows
@@ -53,6 +54,7 @@ def killed_at(folder: Path, last: int) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_killed_at_any_step_it_is_the_old_state_or_the_new(world: World, tmp_path: Path) -> None:
     before = world.content()
     steps = steps_of(world, tmp_path / "copy-all")
@@ -73,6 +75,7 @@ def test_killed_at_any_step_it_is_the_old_state_or_the_new(world: World, tmp_pat
         copy.engine.dispose()
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_an_erasure_that_ends_at_any_statement_leaves_the_old_state(world: World, tmp_path: Path) -> None:
     before = world.content()
     ran, last, armed = 0, 0, True

@@ -44,6 +44,7 @@ def test_a_prompt_is_seen_once_ten_entities_have_had_it() -> None:
     assert names(seen, batch(["p1"] * 20)) == []
 
 
+@pytest.mark.costly("needs as many records as a promise is about")
 def test_prompts_without_end_are_few_events(engine: Engine) -> None:
     seen = SeenNames()
     once = batch([f"request-{at}" for at in range(5000)])

@@ -243,6 +243,7 @@ def test_large_errors_of_numbers_count_once_it_is_known_what_is_large(labelled: 
     assert "far off" in found.note
 
 
+@pytest.mark.costly("labels of a rare class come until an alarm")
 def test_follow_minute_opens_an_incident_of_a_rare_class_when_its_recall_is_lost(labelled: Labelled) -> None:
     """Of 200 labels a class has two: its loss is a point of all, which no alarm of all records sees."""
     classes = {"0": ("1", "0"), "fraud": ("0", "fraud")}

@@ -16,6 +16,7 @@ from tests.gate_evidence import kept_evidence
 from tests.model_sources import FUNCTION
 
 
+@pytest.mark.costly("drawn histories of promotions, each on a database")
 def test_no_champion_without_verdict_or_named_override() -> None:
     wrong, broken = broken_off(events=1_500)
     assert (wrong, broken > 10) == (0, True)

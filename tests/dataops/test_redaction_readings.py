@@ -219,6 +219,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.costly("drawn texts of every alphabet")
 @given(ROWS, st.sampled_from([*ALL, "value"]), st.integers(0, 3))
 def test_a_row_passes_the_sieve_whatever_stands_beside_it(
     rows: list[str | None], kind: Kind, start: int

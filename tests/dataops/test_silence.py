@@ -67,6 +67,7 @@ def label(traffic: Traffic) -> None:
         connection.execute(insert(table).values(values))
 
 
+@pytest.mark.costly("hours of minutes pass")
 def test_labels_that_stop_are_told_beside_records_that_go_on(traffic: Traffic) -> None:
     for minute in range(180):
         traffic.minute(1, records=20)

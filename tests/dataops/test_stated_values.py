@@ -325,6 +325,7 @@ def alarms_of(seed: int, *, fault: str = "") -> tuple[set[str], int]:
     return found, len(names)
 
 
+@pytest.mark.costly("needs as many records as a promise is about")
 def test_places_by_weight_raise_no_false_alarm_though_their_holders_change() -> None:
     runs = rounds(200, part=25)
     made = [alarms_of(seed) for seed in range(runs)]

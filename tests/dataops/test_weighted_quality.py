@@ -115,6 +115,7 @@ def fresh(folder: Path, seed: int) -> Stream:
     return stream(migrated(folder / f"{seed}.db"), seed)
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_weighted_intervals_cover_the_truth_and_plain_ones_do_not(tmp_path: Path) -> None:
     seeds = range(12)
     weighted = plain = accurate = 0

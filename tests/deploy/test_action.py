@@ -165,6 +165,7 @@ def test_the_workflow_of_the_page_gives_forks_no_secrets() -> None:
     assert [name for name in ACTION["inputs"] if f"`{name}`" not in table] == []
 
 
+@pytest.mark.costly("a shell starts the command as a runner does")
 def test_a_difference_is_one_comment_that_is_updated(folder: Path) -> None:
     runner = Runner(folder)
     asked = {"production": "base/models.py:production", "from": "traffic.parquet", "working_directory": "pr"}
@@ -188,6 +189,7 @@ def test_a_difference_is_one_comment_that_is_updated(folder: Path) -> None:
     assert runner.summary.read_text() == first + second
 
 
+@pytest.mark.costly("a shell starts the command as a runner does")
 def test_an_undecided_comparison_may_pass(folder: Path) -> None:
     runner = Runner(folder)
     asked = {"production": "models.py:production", "from": "traffic.parquet", "working_directory": "pr"}
@@ -199,6 +201,7 @@ def test_an_undecided_comparison_may_pass(folder: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.costly("a shell starts the command as a runner does")
 def test_a_token_that_may_only_read_leaves_the_summary(folder: Path) -> None:
     runner = Runner(folder, may_write=False)
     code, log = runner.run(

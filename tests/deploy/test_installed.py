@@ -44,6 +44,7 @@ def run(installed: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.costly("the wheel is built, installed and run")
 def test_the_installed_wheel_takes_a_newcomer_from_nothing_to_a_flag(installed: Path, tmp_path: Path) -> None:
     where = "import outrider; print(outrider.__file__)"
     found = subprocess.run(

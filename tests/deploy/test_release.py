@@ -64,6 +64,7 @@ def test_the_checksums_are_those_of_everything_built(built: Path) -> None:
     ]
 
 
+@pytest.mark.costly("the release is built twice")
 def test_the_same_commit_gives_the_same_bytes(built: Path, tmp_path: Path) -> None:
     release.build(tmp_path / "again")
     for path in built.iterdir():

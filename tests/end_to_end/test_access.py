@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.sync_api import sync_playwright
 
 from outrider.monitor.client import find_key
@@ -29,6 +30,7 @@ def asks(service: Service, key: str, method: str = "GET", path: str = "/v1/model
     return httpx.request(method, url, headers={"authorization": f"Bearer {key}"}, json={}, timeout=PATIENCE_S)
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_keys_sessions_and_the_log_by_command(tmp_path: Path) -> None:
     config = write_project(tmp_path)
     with ExitStack() as browsers, Service(config) as service:
@@ -150,6 +152,7 @@ def test_a_host_on_the_command_line_closes_the_metrics_and_warns_without_tls(tmp
         assert service.log.read_text().count("without TLS") == 1
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_browser_logs_in_works_and_is_sent_to_the_login_when_its_session_ends(tmp_path: Path) -> None:
     chromium = require_program("chromium", "apt-get install -y chromium")
     with Service(write_project(tmp_path)) as service, sync_playwright() as playwright:

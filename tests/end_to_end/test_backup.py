@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.soak import PATIENCE_S
 
@@ -13,6 +14,7 @@ from .service import Service, outrider, wait_until, write_project
 from .test_start_and_stop import journal_ids
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_backup_under_load_restores_to_a_service_that_judges_on(tmp_path: Path) -> None:
     acknowledged: list[str] = []
     stop = threading.Event()

@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from outrider.assertions import Batch, load_assertions
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.state.database import open_database
@@ -58,6 +60,7 @@ class FakedClock:
         time.sleep(1.1)  # until the processes look again, each in its own second
 
 
+@pytest.mark.costly("faketime is preloaded: processes are started as users start them, imports and all")
 def test_a_real_service_judges_on_at_once_whenever_its_clock_is_set(tmp_path: Path) -> None:
     config = write_project(tmp_path, config=CONFIG.replace('behavior = ["test_toy.py"]\n', "") + STORAGE)
     clock = FakedClock(tmp_path)

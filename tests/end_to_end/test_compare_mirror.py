@@ -153,6 +153,7 @@ def ask(client: httpx.Client, text: str) -> str:
     return said
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_live_requests_give_verdicts_that_the_whole_stream_confirms(
     tmp_path: Path, queries: pd.DataFrame, classifier: Classifier
 ) -> None:

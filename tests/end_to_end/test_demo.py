@@ -93,6 +93,7 @@ def truth(folder: Path) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, lines) if "id" in line]
 
 
+@pytest.mark.costly("the demo runs whole, once for all tests of the file")
 def test_the_loop_closes(result: dict[str, Any]) -> None:
     assert result["closed"] is True
     assert len(result["criteria"]) == 11
@@ -262,6 +263,7 @@ def digests(loop: Loop) -> dict[str, str]:
     return {version["dataset"]: version["digest"] for version in found}
 
 
+@pytest.mark.costly("the demo runs whole, once for all tests of the file")
 def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log, forks(*TRAINING):
         demo = subprocess.Popen(
@@ -286,6 +288,7 @@ def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
     wait_until(lambda: not any(map(is_alive, below)), "end of all processes", timeout_s=promised(2))
 
 
+@pytest.mark.costly("the demo runs whole, once for all tests of the file")
 def test_a_process_that_dies_ends_the_demo_with_its_log(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log, forks(*TRAINING):
         demo = subprocess.Popen(

@@ -144,6 +144,7 @@ def test_a_record_and_its_lists_can_be_read(service: Service) -> None:
     assert "label cat" in page
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_bad_element_is_named(service: Service) -> None:
     bad = frame(3) | {"id": "bad", "outputs": {"detections": [box(1.0), box(2.0) | {"left": "x"}]}}
     answer = service.post([bad])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.target import ErasureTarget
@@ -21,6 +22,7 @@ ENTITY, TEXT, NUMBER, DEVICE = "person-zq7f31", "secret zq7f32", 0.99731625, "de
 MARKERS = needles(ENTITY, TEXT, DEVICE, "zq7f", NUMBER)
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_running_service_erases_a_person_and_goes_on(tmp_path: Path) -> None:
     inbox = Receiver()
     with inbox.listen():
@@ -178,6 +180,7 @@ class Refusing:
             time.sleep(0.05)
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_start_finishes_an_erasure_that_was_killed(tmp_path: Path) -> None:
     config = write_project(tmp_path)
     with Service(config) as service:

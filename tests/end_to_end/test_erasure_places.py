@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from PIL import Image, PngImagePlugin
 
 from outrider.dataset_reference import open_dataset
@@ -137,6 +138,7 @@ def plant_refusals(service: Service) -> None:
     )
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_everything_planted_is_found_and_then_nothing(tmp_path: Path) -> None:
     inbox = Receiver()
     with inbox.listen():

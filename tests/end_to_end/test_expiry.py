@@ -4,9 +4,12 @@ import itertools
 import time
 from pathlib import Path
 
+import pytest
+
 from .service import CONFIG, Service, wait_until, write_project
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_payloads_expire_while_the_service_runs(tmp_path: Path) -> None:
     config = CONFIG + "\n[storage]\nkeep_days = 1e-5\nkeep_around_rows = 0\n"
     with Service(write_project(tmp_path, config=config)) as service:
@@ -35,6 +38,7 @@ def test_payloads_expire_while_the_service_runs(tmp_path: Path) -> None:
         pauses_rest(service)
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_rows_expire_while_the_service_runs(tmp_path: Path) -> None:
     config = CONFIG + "\n[storage]\nkeep_days = 1e-5\nkeep_rows_days = 1e-5\nkeep_around_rows = 0\n"
     with Service(write_project(tmp_path, config=config)) as service:

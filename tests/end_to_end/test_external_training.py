@@ -175,6 +175,7 @@ def copy(source: socket.socket, target: socket.socket) -> None:
             target.sendall(data)
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_an_event_becomes_a_better_champion(project: Path, service: Service) -> None:
     with receiver(project):
         job = begun(service)
@@ -242,6 +243,7 @@ def test_an_exception_fails_the_job_with_its_lines(service: Service) -> None:
         other.fail("again")
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_large_upload_leaves_memory_alone(tmp_path: Path) -> None:
     config = write_project(tmp_path / "toy")
     block = secrets.token_bytes(4_000_000)
@@ -332,6 +334,7 @@ def test_other_schedulers_run_the_same_training(name: str) -> None:
     compile(tree, name, "exec")
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_the_receiver_refuses_a_wrong_signature(project: Path, service: Service) -> None:
     with receiver(project):
         port = (project / "outrider.toml").read_text().partition("127.0.0.1:")[2].partition("/")[0]

@@ -96,6 +96,7 @@ def fill(folder: Path, leave: int) -> Path:
     return ballast
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_full_disk_is_refused_and_forgotten_once_there_is_room(tmp_path: Path, small_disk: Path) -> None:
     text = config(small_disk / "data", min_free_bytes=RESERVE_BYTES)
     path = write_project(tmp_path / "project", config=text)

@@ -100,6 +100,7 @@ def is_problem(answer: httpx.Response, status: int) -> dict[str, Any]:
     return body
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_without_a_key_every_route_but_the_probes_answers_401(service: Service) -> None:
     asked = 0
     with stranger(service) as client:
@@ -295,6 +296,7 @@ def generated_models(document: dict[str, Any], folder: Path) -> ModuleType:
     return importlib.import_module("outrider_models")
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_generated_client_reads_what_the_service_answers(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,6 +412,7 @@ def compared(
         return asked.result()
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_records_of_the_service_are_compared_with_a_candidate(service: Service) -> None:
     done = compared(service, "--margin", "0.2")
     assert done.returncode == 0, done.stderr
@@ -421,6 +424,7 @@ def test_records_of_the_service_are_compared_with_a_candidate(service: Service) 
     assert candidate["sentence"] in service.client.get(f"/compare/{kept['id']}").text
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_running_comparison_is_shown_live_under_its_last_address(service: Service) -> None:
     before = {each["id"] for each in service.client.get("/v1/comparisons").json()["comparisons"]}
     seen: list[str] = []
@@ -439,6 +443,7 @@ def test_a_running_comparison_is_shown_live_under_its_last_address(service: Serv
     assert service.client.get(f"/v1/comparisons/{id_}").json()["report"] == json.loads(done.stdout)
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_key_that_may_only_read_gets_its_verdict_and_keeps_none(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,6 +59,7 @@ def incidents(service: Service) -> Path:
     return service.config.parent / "behavior" / "incidents.suite.json"
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_flags_become_cases_that_are_run(service: Service) -> None:
     found = add(service, "--flags", "assertion=too_high since=1h", code=1)
     assert [(row["case"], row["state"]) for row in found["cases"]] == [("r0", "added")]
@@ -124,6 +125,7 @@ def test_a_directional_live_test_keeps_its_direction(service: Service) -> None:
     assert {case["source"]["model"] for case in test["cases"]} == {"toy"}
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_what_cannot_be_a_case_is_said(service: Service) -> None:
     flag = service.query("SELECT id FROM flag WHERE assertion = 'too_high' ORDER BY record_id")[0][0]
     (row,) = add(service, "--flags", flag, "--as", "inv", code=1)["refused"]

@@ -184,6 +184,7 @@ def check_suite(folder: Path) -> None:
     assert "capability" in done.stdout
 
 
+@pytest.mark.costly("a guide is followed to its end on a running service")
 @pytest.mark.parametrize("project", NEEDS)
 def test_a_fault_is_flagged_labelled_learned_and_a_better_version_promoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: str
@@ -283,6 +284,7 @@ def test_a_new_chat_project_judges_what_production_answered_through_an_openai_mi
         assert "answered by the replica" not in service.client.get("/m/helpdesk/records/refuses").text
 
 
+@pytest.mark.costly("a guide is followed to its end on a running service")
 @pytest.mark.parametrize("source", [SKLEARN, TORCH], ids=["scikit-learn", "torch"])
 def test_a_model_of_ones_own_takes_one_file(tmp_path: Path, source: str) -> None:
     folder = made(tmp_path / "mine", "tabular")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.soak import promised, rounds
 
@@ -73,6 +74,7 @@ class Load:
         return True
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_nothing_is_lost_or_judged_twice_over_kill_rounds(tmp_path: Path) -> None:
     rng = random.Random(7)
     # Flags are compared one by one: none may be thinned out, however many a minute has.

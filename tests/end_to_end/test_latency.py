@@ -6,6 +6,8 @@ import sqlite3
 import time
 from pathlib import Path
 
+import pytest
+
 from .service import CHECKS, CONFIG, Service, kill, outrider, wait_until, write_project
 
 SLOW = '''
@@ -40,6 +42,7 @@ def in_journal(service: Service) -> int:
         journal.close()
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_killed_between_jump_and_backfill_every_record_is_one_thing_once(tmp_path: Path) -> None:
     config = write_project(tmp_path, config=OBJECTIVE, checks=CHECKS)
     (tmp_path / "model.py").write_text(SLOW, encoding="utf-8")

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from standardwebhooks import Webhook
 
 from .loop import SECRET, SHADOW_ROWS, Loop
@@ -14,6 +15,7 @@ def versions(loop: Loop) -> dict[str, str]:
     return {model["version"]: model["status"] for model in found}
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_trainer_killed_while_it_trains_ends_in_one_verdict_and_one_dataset_version(loop: Loop) -> None:
     assert loop.killed_in == "train"
     assert (loop.job["status"], loop.job["attempts"]) == ("done", 2), loop.job
@@ -130,6 +132,7 @@ def answered_by(loop: Loop, rows: int = 20) -> str:
     return ",".join(sorted(version for (version,) in found))  # two around the moment of a promotion
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_the_worker_answers_with_the_promoted_version_and_after_a_rollback_with_the_first(
     loop: Loop,
 ) -> None:

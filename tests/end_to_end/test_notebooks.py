@@ -145,6 +145,7 @@ def test_tests_find_datasets_of_the_service(connection: Connection) -> None:
         load_dataset("train@7")
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_wrong_key_or_address_is_said(connection: Connection) -> None:
     with pytest.raises(ServerError, match="refused the key"):
         outrider.connect(connection.url, key="wrong").models()

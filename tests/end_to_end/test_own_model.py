@@ -48,6 +48,7 @@ def one_line(command: str) -> str:
     return re.sub(r"\s*\\\n\s*", " ", command)
 
 
+@pytest.mark.costly("a guide is followed to its end on a running service")
 def test_a_newcomer_goes_once_round_with_a_model_of_their_own(walk: Walk) -> None:
     on_free_ports(walk.folder, PORTS)
     guide = (walk.folder / "README.md").read_text(encoding="utf-8")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
+import pytest
 
 from outrider.monitor.client import Client
 from tests.commands.test_replay_files import logged
@@ -16,6 +17,7 @@ from tests.soak import PATIENCE_S
 from .service import Service, outrider, wait_until
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_images_reach_flags_and_the_page_however_they_came(tmp_path: Path) -> None:
     config = write_project(tmp_path)
     images = tmp_path / "images"
@@ -90,6 +92,7 @@ def test_images_reach_flags_and_the_page_however_they_came(tmp_path: Path) -> No
         assert {row["assertion"]: row["same"] for row in compared["assertions"]}["glaring"] == 3
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_table_is_replayed_with_labels_as_it_came(tmp_path: Path) -> None:
     from .service import write_project as toy
 

@@ -59,6 +59,7 @@ def test_every_process_makes_private_files_and_an_open_folder_is_closed_at_the_s
         assert stat.S_IMODE(outside.stat().st_mode) == 0o644
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_path_that_cannot_be_changed_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

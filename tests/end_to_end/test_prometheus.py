@@ -6,6 +6,8 @@ What the rules say of the demo stands in `test_demo`.
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.prometheus import alerts_so_far, are_all_up, impatient, query, run_prometheus, silent_panels
 from tests.soak import PATIENCE_S
 
@@ -53,6 +55,7 @@ IDLE_SCRAPES = 30
 """More than the longest windows that an idle service can fill: 10 s, and 10 s before them."""
 
 
+@pytest.mark.costly("Prometheus scrapes until its longest windows are full")
 def test_no_rule_says_anything_of_a_fresh_idle_service(tmp_path: Path) -> None:
     with Service(write_project(tmp_path)) as service:
         target = f"127.0.0.1:{service.client.base_url.port}"

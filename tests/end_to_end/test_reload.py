@@ -136,6 +136,7 @@ def test_a_policy_is_taken_up_and_a_broken_one_refuses_candidates_alone(service:
     assert service.run_command("reload")["challengers"] == {"toy": []}
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(service: Service) -> None:
     acknowledged: list[str] = []
     refused: list[int] = []
@@ -188,6 +189,7 @@ def test_a_new_model_is_taken_up_under_load_and_no_acknowledged_record_is_lost(s
     assert "reload" in {event["kind"] for event in told}
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_every_line_of_the_log_is_json_and_names_its_process(service: Service) -> None:
     refused = service.client.post("/v1/records", json=[{"model": "nobody", "id": "r1"}])
     assert refused.status_code == 422

@@ -36,6 +36,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield running
 
 
+@pytest.mark.costly("processes are started as users start them, imports and all")
 def test_records_are_taken_before_any_model_is_loaded(service: Service) -> None:
     loaded = service.config.parent / "loaded"
     assert not loaded.exists()
@@ -93,6 +94,7 @@ def test_without_a_configuration_the_start_ends_and_says_how_to_get_one(tmp_path
     assert "outrider init" in done.stderr
 
 
+@pytest.mark.costly("processes are started as users start them, imports and all")
 def test_a_killed_child_is_started_again_and_nothing_is_lost(service: Service) -> None:
     before = service.count("records")
     roles = service.processes()
@@ -119,6 +121,7 @@ def sent(service: Service, records: list[dict[str, Any]]) -> bool:
         return False
 
 
+@pytest.mark.costly("processes are started as users start them, imports and all")
 def test_sigterm_drains_within_ten_seconds_and_leaves_no_process(service: Service) -> None:
     acknowledged: set[str] = set()
     stop = threading.Event()

@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.soak import PATIENCE_S
 
 from .service import CONFIG, Service, outrider, wait_until, write_project
@@ -24,6 +26,7 @@ ALERT = {
 }
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_an_incident_and_an_alert_suggest_a_retraining_and_say_why(tmp_path: Path) -> None:
     with Service(write_project(tmp_path, config=CONFIG + TRIGGERS)) as service:
         service.post([{"id": "calm", "inputs": {"x": 0.1}}])

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from outrider.addresses import origin_of
 from tests.scripted_server import Asked, Reply, scripted_server
@@ -22,6 +23,7 @@ def infer(asked: Asked) -> Reply:
     return Reply(json.dumps({"model_name": "m", "outputs": [output]}).encode())
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_uploaded_v2_endpoint_answers_live_records_with_its_own_key_alone_until_it_is_forgotten(
     tmp_path: Path,
 ) -> None:

@@ -37,6 +37,7 @@ test_same = INV(cases=[{"inputs": {"x": 0.3}}], perturb=look)
 """
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 @pytest.mark.skipif(not landlock_version(), reason="this kernel has no Landlock")
 def test_gate_judges_an_uploaded_file_that_a_confined_process_alone_opens(tmp_path: Path) -> None:
     config = write_project(tmp_path / "project", config=GATED)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.soak import PATIENCE_S
 
 from .service import CONFIG, MODEL, Service, outrider, wait_until, write_project
@@ -21,6 +23,7 @@ predictor = "model.py:bad"
 """
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_a_bad_promotion_is_rolled_back_by_its_labels(tmp_path: Path) -> None:
     config = write_project(tmp_path, config=CONFIG + CHALLENGER)
     (tmp_path / "model.py").write_text(MODEL + BAD, encoding="utf-8")

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from .service import CHECKS, Service, kill, wait_until, write_project
 
 KILLER = """
@@ -15,6 +17,7 @@ def killer(batch):
 """
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_an_assertion_that_ends_the_worker_is_suspended_and_no_record_is_lost(tmp_path: Path) -> None:
     with Service(write_project(tmp_path, checks=CHECKS + KILLER)) as service:
         for number in range(3):

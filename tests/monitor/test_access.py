@@ -128,6 +128,7 @@ def filled(route: str) -> tuple[str, str]:
     return method, re.sub(r"\{(\w+)(:path)?\}", "nothing", path)
 
 
+@pytest.mark.costly("every route is asked with every key")
 def test_no_key_goes_beyond_its_scopes_on_any_route(server: Server) -> None:
     """Each key on every route: 403 that names scope and key where it may not, something else where it may."""
     keys: dict[Right, str] = {scope: server.make_key(f"k-{scope}", scope) for scope in SCOPES}
@@ -153,6 +154,7 @@ def test_no_key_goes_beyond_its_scopes_on_any_route(server: Server) -> None:
     assert refused > 150
 
 
+@pytest.mark.costly("every route is asked with every key")
 def test_key_of_a_model_reaches_no_other_model_on_any_route(server: Server) -> None:
     """Each route with the other model at each place where a request names one, and with none."""
     key = server.make_key("churn-admin", "admin", models=["churn"])

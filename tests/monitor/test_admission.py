@@ -133,6 +133,7 @@ def test_weights_sum_to_what_was_offered_however_few_are_admitted(seed: int) -> 
     assert total + carried == pytest.approx(offered, rel=1e-9)
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_weights_make_rates_unbiased() -> None:
     """With a share that admits nobody of 400 entities in two periods of five, too."""
     batch = entities(400)

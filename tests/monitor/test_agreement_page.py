@@ -47,6 +47,7 @@ def client(app: FastAPI) -> Client:
     return Client(app)
 
 
+@pytest.mark.costly("a stream of answers is compared, once for the file")
 def test_the_api_has_agreement_per_slice_with_reasons(client: Client) -> None:
     found = client.get(f"/v1/agreement?model={MODEL}").json()
     assert found["champion"] == "1"
@@ -132,6 +133,7 @@ def test_a_browser_loads_the_rows_when_they_are_opened_and_keeps_them(app: FastA
     assert said == []
 
 
+@pytest.mark.costly("a stream of answers is compared, once for the file")
 def test_a_model_without_challengers_says_how_to_get_one(client: Client, tmp_path: Path) -> None:
     empty = open_stream(tmp_path, wrong={})
     page = Client(every_app(empty.engine, empty.journal, models=(MODEL,)))

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from outrider.cli import app
@@ -118,6 +119,7 @@ def test_a_replay_finds_the_challengers_flags_and_stores_none_twice(tmp_path: Pa
         assert bench.rows("SELECT count(*) FROM weak_label") == weak == [(2,)]
 
 
+@pytest.mark.costly("needs as many records as a promise is about")
 def test_answers_of_production_and_of_a_challenger_are_profiled_apart_and_once(tmp_path: Path) -> None:
     with workbench(write_project(tmp_path, checks=CHECKS)) as bench:
         challenge(bench)

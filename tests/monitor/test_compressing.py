@@ -113,6 +113,7 @@ def test_what_counts_as_different_is_what_the_shadow_says(bench: Workbench) -> N
     assert task.ruler.score_tolerance == 0.2
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_chosen_variant_becomes_a_challenger_that_answers_live_traffic(bench: Workbench) -> None:
     page = bench.config.parent / "variants.md"
     command = [

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from outrider.dataops.alarms.stored_incidents import open_alarms
 from tests.end_to_end.service import CONFIG, write_project
@@ -25,6 +26,7 @@ def minute(rng: np.random.Generator, number: int, *, age: float) -> list[dict[st
     ]
 
 
+@pytest.mark.costly("hours of minutes pass")
 def test_a_column_that_moves_minute_by_minute_is_a_ticket_of_the_worker(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     with workbench(write_project(tmp_path, config=CONFIG + MINUTES)) as bench:

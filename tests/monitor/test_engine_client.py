@@ -226,6 +226,7 @@ def test_versions_answer_together_and_again_with_every_type_that_a_model_may_ans
     assert bench.client.waiting_rows == 0
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 @pytest.mark.parametrize("bad", ["hangs", "dies"])
 def test_who_holds_up_or_ends_the_process_is_found_out_and_the_others_are_answered_once(
     bench: Bench, bad: str

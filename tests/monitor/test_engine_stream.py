@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from outrider.assertions import Batch, load_assertions
 from outrider.behavioral_tests.sampling import sample_rows
@@ -83,6 +84,7 @@ def judged_until(bench: Workbench, seq: int, *slots: str) -> bool:
     return all(found.get(slot, 0) >= seq for slot in slots)
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_a_killed_engine_changes_no_flag_count_or_answer(tmp_path: Path) -> None:
     seen = []
     for case in ("here", "in processes"):
@@ -113,6 +115,7 @@ def test_a_killed_engine_changes_no_flag_count_or_answer(tmp_path: Path) -> None
     assert ("champion", "duplicates", 30) in seen[0][1]
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_a_model_that_hangs_is_left_out_and_never_holds_up_another(tmp_path: Path) -> None:
     config = write_project(tmp_path, config=CONFIG + HANGING)
     (tmp_path / "other.py").write_text(OTHER, encoding="utf-8")
@@ -171,6 +174,7 @@ def _queued(bench: Workbench, model: str) -> bool:
     return any(c.group == f"{model}@1" and c.waiting_rows > 0 for c in bench.engines.clients.values())
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_swaps_under_load_lose_and_repeat_nothing(tmp_path: Path) -> None:
     config = write_project(tmp_path)
     with workbench(config, has_processes=True) as bench:

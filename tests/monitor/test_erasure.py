@@ -401,6 +401,7 @@ def test_a_command_beside_another_one_says_so(bench: Workbench) -> None:
     assert not pending.is_pending(bench.settings.data_folder)
 
 
+@pytest.mark.costly("commands back up, erase and restore")
 def test_backups_from_before_are_named_and_restored_without_it(bench: Workbench, tmp_path: Path) -> None:
     traffic(bench)
     bench.work()

@@ -94,6 +94,7 @@ def gated(context: JobContext) -> JobContext:  # noqa: F811 - the fixture
     return told
 
 
+@pytest.mark.costly("reads every file of the package")
 def test_every_event_is_documented_as_the_code_enqueues_it(context: JobContext, tmp_path: Path) -> None:  # noqa: F811
     told = gated(context)
     settings = told.settings.models["sign"]

@@ -477,6 +477,7 @@ def test_frequent_classes_are_not_judged_apart() -> None:
     assert not any("class" in reason for reason in with_rare(300, 0.8).reasons)
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_equal_candidates_are_rarely_refused_for_any_of_many_rare_classes() -> None:
     refused = 0
     for seed in range(60):

@@ -239,6 +239,7 @@ def test_a_hostile_assertion_loses_only_its_own_verdicts(
     assert REASONS[hostile][1] in detail
 
 
+@pytest.mark.costly("an endless loop runs until it is ended")
 def test_all_of_them_together_change_nothing_either(hasty: HostClient) -> None:
     found = judged(hasty, ["loops", "high", "ends", "excess", "allocates", "vandal", "rising", "short"])
     assert plain(found.found) == EXPECTED

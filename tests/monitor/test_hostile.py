@@ -73,6 +73,7 @@ def beset(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     return run(project(tmp_path_factory.mktemp("beset"), {"hostile.py": hostile_file()}))
 
 
+@pytest.mark.costly("an endless loop runs until it is ended")
 def test_verdicts_of_the_others_are_what_they_were_without_them(quiet: Seen, beset: Seen) -> None:
     assert quiet.strikes == {}
     assert {flag[1] for flag in quiet.flags} >= {"too_high", "unsure", "flips", "sees_x", "sees_frame"}

@@ -227,6 +227,7 @@ def send_folder(world: World, files: dict[str, bytes]) -> httpx.Response:
     return world.send(files, "hf", inputs=["text"], classes=["no", "yes"])
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_model_folder_is_opened_in_a_process_before_it_is_taken(
     world: World, files: dict[str, bytes]
 ) -> None:
@@ -256,6 +257,7 @@ def costly(how: str) -> bytes:
     return model_of(onnx.helper.make_graph(nodes, "g", [x], [y], initializer=[zero]))
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 @pytest.mark.parametrize(
     ("how", "number", "why"), [("memory", 2e9, "Failed to allocate"), ("work", 1e15, "no answer within 1 s")]
 )
@@ -302,6 +304,7 @@ def test_model_folder_with_other_layers_than_its_weights_is_refused(
     assert (refused.status_code, "its weights lack" in refused.json()["detail"]) == (422, True)
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_model_folder_that_fills_memory_beyond_its_weights_is_refused(
     world: World, files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

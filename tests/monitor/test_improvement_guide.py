@@ -97,6 +97,7 @@ def test_page_names_every_model(made: World) -> None:
     assert sorted(made.settings.models) == sorted(ROWS)
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 @pytest.mark.parametrize("model", ROWS)
 def test_model_of_the_page_is_trained_and_answers(made: World, model: str) -> None:
     made.model = model

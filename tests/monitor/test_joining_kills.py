@@ -7,6 +7,7 @@ from collections import deque
 from pathlib import Path
 
 import httpx
+import pytest
 
 from outrider.assertions import Batch
 from outrider.dataops.journal.journal import SqliteJournal
@@ -44,6 +45,7 @@ def deliver(client: httpx.Client, waiting: deque[Call], acknowledged: list[Call]
         acknowledged.append(waiting.popleft())
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_sides_meet_across_kills_and_redeliveries(tmp_path: Path) -> None:
     rng = random.Random(5)
     everything = events(rng)

@@ -127,6 +127,7 @@ def weights_and_offered(bench: Workbench) -> tuple[float, float]:
     return weight + carried, adds_up(bench)
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_another_period_samples_other_entities_and_windows_begin_anew(
     tmp_path: Path, *, is_killed: bool
@@ -432,6 +433,7 @@ def test_without_an_objective_nothing_is_shed_or_skipped(tmp_path: Path) -> None
         assert bench.rows("SELECT count(*) FROM backfill") == [(0,)]
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_whatever_comes_when_and_whoever_dies_it_adds_up_and_replays(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)

@@ -178,6 +178,7 @@ def stream(rows: int, seed: int) -> list[dict[str, Any]]:
     return records
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_cuts_and_restarts_change_no_flag_member_or_weak_label_and_a_replay_finds_the_same(
     tmp_path: Path,
 ) -> None:

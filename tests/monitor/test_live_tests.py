@@ -66,6 +66,7 @@ def kept(bench: Workbench) -> list[list[tuple[Any, ...]]]:
     ]
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_joined_blocks_and_restarts_change_no_question_probability_rate_or_alarm(tmp_path: Path) -> None:
     seen = []
     sizes = [3, 1, 40, 7, 120, 60, 2, 2, 90, 30] * 2
@@ -210,6 +211,7 @@ def test_failures_that_are_tolerated_are_flags_and_no_incident(tmp_path: Path) -
         assert bench.rows("SELECT count(*) FROM incident WHERE assertion LIKE 'test_%'") == [(0,)]
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_an_edited_test_starts_a_sequence_of_its_own_and_ends_the_incident(tmp_path: Path) -> None:
     tests = "\n".join(TESTS.splitlines()[:-1]).replace("tolerance=0.2", "tolerance=0.0")
     with workbench(project(tmp_path, tests=tests, config=CONFIG)) as bench:

@@ -55,6 +55,7 @@ def stored(world: World, version: str) -> Source:
     return Source.from_json(world.version(version).source or "")
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_adapter_of_an_uploaded_folder_answers_from_an_engine_that_opens_both(world: World) -> None:
     texts = Batch.from_columns({"inputs.text": np.array(["a text", "text ."], dtype=object)}, model="m")
     base, adapted = (predict(texts)["probs"] for predict in world.predictors("m", FOLDER, ADAPTER))

@@ -27,7 +27,6 @@ from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.retraining import Retraining
 from outrider.monitor.trainer.rolling_looks import RollingLooks
-from tests.forked import TRAINING, forks
 from tests.model_sources import section_source
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
@@ -249,6 +248,7 @@ def test_without_held_out_rows_the_latest_labelled_ones_promote(context: JobCont
     assert (job.result["passed"], job.result["promoted"], champion(own)) == (True, True, "2")
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 @pytest.mark.parametrize("why", ["auto_promote is off", "a watch rolled it back before"])
 def test_who_may_not_be_promoted_alone_waits_for_a_person(context: JobContext, why: str) -> None:
     imported(context)
@@ -297,6 +297,7 @@ def test_a_return_to_the_watched_former_version_ends_the_watch_and_begins_none(c
 # ---- which rows count ----------------------------------------------------------------------------------
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_rows_that_a_version_learned_from_never_judge_it(context: JobContext) -> None:
     """By id, by inputs under another id, and all that came before one whose rows nobody named."""
     own = ruled(context)
@@ -368,10 +369,7 @@ def test_the_trainers_process_looks_by_itself(context: JobContext) -> None:
     earlier(own)
     labelled(own)
     config = own.settings.base / "outrider.toml"
-    with forks(*TRAINING):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)]
-        )
+    process = subprocess.Popen([sys.executable, "-m", "outrider.monitor.trainer", "--config", str(config)])
     try:
         deadline = time.monotonic() + PATIENCE_S
         while champion(own) != "2" and time.monotonic() < deadline:

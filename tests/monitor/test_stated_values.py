@@ -119,6 +119,7 @@ def test_an_honest_value_gets_a_place_after_a_flood_has_taken_all(tmp_path: Path
         assert counted["shop 0"] == 2 * ROWS / 10  # its evidence begins when it enters
 
 
+@pytest.mark.costly("needs as many records as a promise is about")
 @pytest.mark.parametrize("restarts", [False, True])
 def test_counts_do_not_depend_on_how_blocks_are_cut_or_where_the_worker_starts_again(
     tmp_path: Path, restarts: bool
@@ -152,6 +153,7 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.costly("needs as many records as a promise is about")
 def test_memory_is_flat_under_values_without_end(tmp_path: Path) -> None:
     blocks, seen = rounds(1_000_000 // ROWS, part=200), []
     with workbench(project(tmp_path)) as made:
@@ -169,6 +171,7 @@ def test_memory_is_flat_under_values_without_end(tmp_path: Path) -> None:
     assert rows["stated_value"] <= 5 * (2 * COUNTERS + PLACES)
 
 
+@pytest.mark.costly("needs as many records as a promise is about")
 def test_a_body_of_new_values_takes_memory_as_one_of_the_same_values_does(tmp_path: Path) -> None:
     with workbench(project(tmp_path)) as made:
         grown = []

@@ -142,6 +142,7 @@ def test_full_training_of_a_folder_keeps_its_weights(tmp_path: Path) -> None:
         assert accuracy(made.answers("2", test), test.column("label.label").tolist()) > 0.95
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 @pytest.mark.parametrize("objective", ["sft", "dpo"])
 def test_corrected_answers_and_preferences_become_an_adapter_that_writes_them(
     tmp_path: Path, objective: str

@@ -213,6 +213,7 @@ def events(context: JobContext) -> list[str]:
         return list(connection.scalars(text("SELECT event FROM outbox ORDER BY rowid")))
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_the_fine_tuned_candidate_is_promoted_and_the_untrained_one_refused(context: JobContext) -> None:
     imported(context)
     live = flagged_and_labelled(context)
@@ -619,6 +620,7 @@ def test_a_trainer_that_dies_goes_on_behind_its_last_stage(
     assert events(context).count("model.promoted") == 1
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_being_asked_to_stop_puts_the_job_back(context: JobContext) -> None:
     imported(context)
     flagged_and_labelled(context)
@@ -686,6 +688,7 @@ def with_predictor_alone(context: JobContext, columns: dict[str, str]) -> JobCon
     )
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_dataset_job_takes_nulls_that_the_sample_or_an_earlier_version_has(context: JobContext) -> None:
     context = with_predictor_alone(context, {})
     refused = import_with_a_null(context, "train")
@@ -968,6 +971,7 @@ def test_an_unknown_model_fails_its_job_only(context: JobContext) -> None:
     assert run_next(context) is None
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_the_process_starts_without_torch_and_ends_on_sigterm(context: JobContext) -> None:
     config = context.settings.base / "outrider.toml"
     light = (
@@ -1005,6 +1009,7 @@ class WhileOthersWrite(LocalObjects):
         return super().put(data)
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_files_of_a_dataset_are_stored_without_holding_up_the_worker(context: JobContext) -> None:
     imported(context)
     flagged_and_labelled(context)
@@ -1074,6 +1079,7 @@ def _forked() -> Iterator[None]:
         yield
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 @pytest.mark.usefixtures("_forked")
 def test_tests_of_an_uploaded_champion_ask_an_engine_without_secrets_in_an_empty_working_directory(
     context: JobContext, monkeypatch: pytest.MonkeyPatch

@@ -110,6 +110,7 @@ def trained(folder: Path, triggers: str, *, retrain: str = "cooldown_s = 0\n") -
 RATES = 'flag_rates = [{ assertion = "too_high", start = 0.1, rearm = 0.05, hours = 1 }]'
 
 
+@pytest.mark.costly("minutes of flags pass")
 def test_a_flag_rate_above_its_start_starts_one_run_until_it_fell(tmp_path: Path) -> None:
     with trained(tmp_path, RATES) as made:
         made.serve(1, 1)

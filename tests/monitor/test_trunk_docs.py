@@ -142,6 +142,7 @@ def test_doctor_says_what_versions_have_in_common(settings: Settings) -> None:
     }
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_the_engine_process_runs_the_trunk_once_and_tells_what_that_saves(settings: Settings) -> None:
     champion = source_of(settings, "mood")
     assert champion is not None

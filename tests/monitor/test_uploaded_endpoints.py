@@ -131,6 +131,7 @@ def test_upload_of_endpoint_is_refused_without_a_request_unless_the_configuratio
     assert server.asked == []
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 @pytest.mark.parametrize("path", ["/v1/models/m:predict", "/v2/models/m", "/v1/chat/completions"])
 def test_uploaded_endpoint_gets_neither_the_owners_key_nor_the_champions_options(
     tmp_path: Path, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, path: str
@@ -253,6 +254,7 @@ def test_settings_of_uploads_that_cannot_be_are_refused(tmp_path: Path, uploads:
     assert message in str(refused.value)
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_v2_endpoint_uploaded_by_job_token_is_judged_by_the_gate(tmp_path: Path) -> None:
     weights = {"champion": [[1.0, 0.0], [0.0, 0.0]], "uploaded": [[0.0, 0.0], [1.0, 0.0]]}
     with v2_server(weights) as server:

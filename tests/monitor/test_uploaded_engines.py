@@ -169,6 +169,7 @@ def restarts(bench: Workbench) -> int:
     return sum(bench.engines.clients["m", "1"].restarts.values())
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_upload_that_hangs_never_meets_the_champions_process_and_is_retired(tmp_path: Path) -> None:
     with workbench(project(tmp_path), has_processes=True) as bench:
         bench.work_until(lambda: bench.worker.context.versions["m"].is_whole)
@@ -189,6 +190,7 @@ def test_upload_that_hangs_never_meets_the_champions_process_and_is_retired(tmp_
         assert bench.worker.context.versions["m"].versions == ["1"]
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_upload_shares_the_process_once_it_has_answered_and_leaves_it_when_it_hangs(tmp_path: Path) -> None:
     with workbench(project(tmp_path), has_processes=True) as bench:
         bench.work_until(lambda: bench.worker.context.versions["m"].is_whole)
@@ -226,6 +228,7 @@ def test_retired_version_is_out_while_its_pass_hangs(tmp_path: Path) -> None:
         bench.work_until(lambda: judged(bench) == last)
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_engine_of_an_upload_has_no_secret_and_an_empty_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +279,7 @@ def uploaded_texts(folder: Path, attack: str) -> Mapping[str, Any]:
     return {"task": "generation", "chat": True, "max_new_tokens": 1}
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 @pytest.mark.parametrize("attack", ["tokenizer", "chat template"])
 def test_what_libraries_run_of_an_upload_for_ever_retires_it_and_the_champion_goes_on(
     tmp_path: Path, attack: str

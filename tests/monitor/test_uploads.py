@@ -33,8 +33,6 @@ from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.job_process import run_job
 from outrider.monitor.trainer.waiting_jobs import WaitingJobs
 from tests.databases import migrated_for
-from tests.dataops.model_kinds.folders import OPENING
-from tests.forked import forks
 from tests.keyrings import owner_key
 from tests.requirements import require_package
 
@@ -179,8 +177,7 @@ class World(Server):
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("uploads"))
-    with forks(modules=OPENING):
-        yield made
+    yield made
     made.process.close()
     made.engine.dispose()
 
@@ -193,6 +190,7 @@ def _nothing_open(world: World) -> Iterator[None]:
         connection.execute(text("UPDATE job SET status = 'failed' WHERE finished_us IS NULL"))
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_weights_become_a_challenger_before_the_gate(world: World) -> None:
     done = world.send({"net.safetensors": linear(-1.0)}, dataset="m-flagged@1", note="elsewhere")
     assert done.status_code == 201, done.text
@@ -504,6 +502,7 @@ def lora(*, width: int = 4, layer: str = "0", **more: object) -> dict[str, bytes
     return {"adapter_config.json": json.dumps(config).encode(), "adapter_model.safetensors": save(tensors)}
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_an_adapter_is_kept_in_pieces_and_answers_over_its_base(world: World) -> None:
     done = world.send(lora(), "adapter", model="deep")
     assert done.status_code == 201, done.text

@@ -185,6 +185,7 @@ def test_an_equal_champion_is_kept_when_the_time_is_over(tmp_path: Path) -> None
         assert made.status() == {"1": "retired", "2": "champion"}
 
 
+@pytest.mark.costly("needs as many records as a promise is about")
 def test_a_watch_rolls_back_by_itself_once_and_nothing_returns(tmp_path: Path) -> None:
     with served(tmp_path, "auto_rollback = true") as made:
         made.promote("2")

@@ -34,6 +34,7 @@ def client(sample: Sample, folder: Path) -> Client:
     return Client(every_app(sample.engine, sample.journal, settings))
 
 
+@pytest.mark.costly("needs as many records as a promise is about")
 def test_flags_of_faulty_cameras_are_a_weak_slice(client: Client, sample: Sample) -> None:
     found = client.get(f"/v1/models/{MODEL}/slices?outcome=flagged").json()
     assert found["records"] == sample.records

@@ -201,6 +201,7 @@ def broken(batch):
 """
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -469,6 +470,7 @@ def test_the_page_shows_the_columns_that_the_worker_profiled(tmp_path: Path) -> 
         assert "outputs.score" in columns
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_profiles_are_the_same_whenever_the_worker_dies(tmp_path: Path) -> None:
     found = []
     for case in range(2):

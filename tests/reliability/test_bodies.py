@@ -175,6 +175,7 @@ def test_bodies_of_the_api_may_be_compressed_and_are_bounded_plain(services: Pai
         assert (status, "limits.request_bytes" in said) == (413, True)
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
 def test_a_dataset_within_its_bounds_is_taken(services: Pair, compression: str | None) -> None:
     rows = 500_000

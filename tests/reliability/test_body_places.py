@@ -77,6 +77,7 @@ def test_slow_bodies_of_one_key_from_many_addresses_leave_places_to_other_keys(t
         assert service.stored() == 17
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 @pytest.mark.parametrize(
     ("path", "header"),
     [

@@ -252,6 +252,7 @@ def test_eleven_hundred_silent_sockets_at_1024_descriptors_keep_nobody_out(tmp_p
         assert service.stored() == 20
 
 
+@pytest.mark.costly("a whole service runs, and is fed until it happens")
 def test_at_the_bound_the_oldest_silent_one_goes_and_the_busy_stay(tmp_path: Path) -> None:
     config = CONFIG.replace("[connections]", "[connections]\nper_address = 8").replace("_s = ", "_s = 10")
     with running(tmp_path / "p", config) as service, contextlib.ExitStack() as opened:

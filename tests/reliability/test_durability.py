@@ -69,6 +69,7 @@ def run_rounds(
         return [place for done in pool.map(work, range(PLACES)) for place in done]
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
     places = run_rounds(tmp_path, None, KILLS, Place.kill_round)
     assert sum(place.statuses[-9] for place in places) == KILLS
@@ -76,6 +77,7 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path) -> None:
     assert not [place.lost for place in places if place.lost]
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_nothing_acknowledged_is_lost_by_a_power_cut(tmp_path: Path, shim: Path) -> None:
     places = run_rounds(tmp_path, shim, CUTS, Place.cut_round)
     assert sum(place.statuses.get(137, 0) for place in places) == CUTS
@@ -83,6 +85,7 @@ def test_nothing_acknowledged_is_lost_by_a_power_cut(tmp_path: Path, shim: Path)
     assert not [place.lost for place in places if place.lost]
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_without_the_fsync_of_every_commit_the_harness_finds_losses(tmp_path: Path, shim: Path) -> None:
     with Forker(shim) as forker:
         for mode in ("NORMAL", "OFF"):

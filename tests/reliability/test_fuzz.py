@@ -208,6 +208,7 @@ def drive(folder: Path, count: int, rng: random.Random, kinds: list[Request]) ->
     return answered
 
 
+@pytest.mark.costly("thousands of malformed requests")
 def test_no_request_breaks_an_intake(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rng = random.Random(11)
     statuses: Counter[int] = Counter()

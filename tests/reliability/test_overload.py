@@ -29,6 +29,7 @@ def is_exact(counts: Counts) -> bool:
     return counts.offered == gone
 
 
+@pytest.mark.costly("an intake gets many times what it takes")
 def test_ten_times_the_load_is_refused_in_bounded_memory_and_every_record_counted(tmp_path: Path) -> None:
     body = json.dumps(
         [{"model": "toy", "inputs": {"x": row, "note": "." * 1000}} for row in range(ROWS)]
@@ -70,6 +71,7 @@ def test_ten_times_the_load_is_refused_in_bounded_memory_and_every_record_counte
         assert intake.counted("outrider_responses_total{") == answers[202] + answers[429]
 
 
+@pytest.mark.costly("an intake gets many times what it takes")
 @pytest.mark.parametrize("fault", ["slow", "full"])
 def test_the_counts_of_a_client_stay_exact(tmp_path: Path, fault: str) -> None:
     config = CONFIG

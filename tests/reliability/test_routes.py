@@ -168,6 +168,7 @@ def judged(folder: Path) -> tuple[int, int]:
     return records, flags
 
 
+@pytest.mark.costly("thousands of malformed requests, some for each route")
 @pytest.mark.timeout(36_000 if IS_FULL else 3_600)
 def test_no_request_breaks_a_route(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     keep_freed_memory_together()
@@ -195,6 +196,7 @@ def test_no_request_breaks_a_route(tmp_path: Path, caplog: pytest.LogCaptureFixt
         assert attack.slope <= _GROWTH_BYTES, attack.resident
 
 
+@pytest.mark.costly("thousands of malformed requests, some for each route")
 def test_a_real_service_outlives_malformed_requests(tmp_path: Path) -> None:
     rng, known = random.Random(15), Known()
     with Service(write_project(tmp_path)) as service:

@@ -55,6 +55,7 @@ def labels(number: int) -> list[dict[str, Any]]:
     return [{"model": "toy", "id": each["id"], "label": {"label": 1}} for each in records(number)]
 
 
+@pytest.mark.costly("memory is looked at while load goes on")
 @pytest.mark.timeout(LOAD_S + 1_800)
 def test_no_process_grows_under_steady_load(tmp_path: Path, record_property: Any) -> None:
     with Service(write_project(tmp_path)) as service:

@@ -190,6 +190,7 @@ def test_a_greedier_challenger_does_not_hide_its_faults() -> None:
     assert found.challenger_noise.value == 0.0 < found.noise.value
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_answers_are_compared_as_the_service_compares_them() -> None:
     for seed in range(3):
         seen: list[Verdict] = []

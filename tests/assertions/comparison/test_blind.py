@@ -20,6 +20,7 @@ from outrider.assertions.texts.facts import facts_of
 from outrider.errors import ConfigError
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize(
     ("case", "rows", "word"),
     [
@@ -44,6 +45,7 @@ def test_a_comparison_decides_where_its_measure_sees(case: Case, rows: int, word
     assert compared(case, 1, rows).conclusion.word == word
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize(
     "case",
     [

@@ -26,6 +26,7 @@ def lines() -> dict[str, video.Line]:
     return {one.sequence: one for one in video.lines()}
 
 
+@pytest.mark.costly("goes through a real data set, whose figures are claimed")
 def test_flicker_of_every_sequence_is_right_in_seven_of_ten(lines: dict[str, video.Line]) -> None:
     for one in lines.values():
         assert one.right >= 0.7 * one.flags > 0, one
@@ -68,6 +69,7 @@ def test_without_calibration_nothing_is_corrected() -> None:
         assert len(found.weak_labels) == 0
 
 
+@pytest.mark.costly("goes through a real data set, whose figures are claimed")
 def test_trusted_chosen_on_the_other_sequences_is_the_products() -> None:
     require_data("mot15_pedestrians")
     require_data("mot17_dpm")
@@ -88,6 +90,7 @@ def test_the_setting_is_that_of_the_readme() -> None:
         assert getattr(shown, field) == getattr(measured, field), field
 
 
+@pytest.mark.costly("goes through a real data set, whose figures are claimed")
 def test_faults_put_into_true_tracks_are_found() -> None:
     require_data("kitti_tracks")
     for name, one in fault_table().items():

@@ -45,6 +45,7 @@ def test_an_interval_over_equal_seeds_has_no_width() -> None:
     assert bootstrap(runs, lambda c: float(c["a"][-1, 0] - c["b"][-1, 0]), draws=50) == (1.0, 1.0)
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_a_run_repeats_and_labels_help() -> None:
     task = DigitsTask(5)
     arm = Arm("adaptive", "adaptive", audit_share=0.1)

@@ -24,6 +24,7 @@ def test_fifty_examples_come_near_the_best_threshold_there_is() -> None:
     assert _f1(score > 0.5, wrong) < best - 0.2  # what a default of one half does on such scores
 
 
+@pytest.mark.costly("goes through a real data set, whose figures are claimed")
 def test_intervals_hold_on_examples_never_seen() -> None:
     rng = np.random.default_rng(1)
     score, wrong = _examples(rng, 20_000)

@@ -47,6 +47,7 @@ def rate(proposal: Proposal, batch: Batch) -> float:
     return float(np.count_nonzero(severities_of(proposal.assertion(), batch)) / batch.rows)
 
 
+@pytest.mark.costly("goes through a real data set, whose figures are claimed")
 def test_rates_expected_in_one_year_hold_in_the_next_three() -> None:
     proposals, later = learn(census("reference")), census("analysis")
     inside = [low <= rate(one, later) <= high for one in proposals for low, high in [one.interval]]

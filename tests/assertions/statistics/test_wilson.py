@@ -81,6 +81,7 @@ def _squares(node: ast.AST) -> bool:
     )
 
 
+@pytest.mark.costly("reads every file of the package")
 def test_wilson_formula_stands_in_one_module() -> None:
     holders = [
         path.relative_to(PACKAGE).as_posix()

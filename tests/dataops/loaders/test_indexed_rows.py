@@ -117,6 +117,7 @@ def batch_of(prefix: str, columns: dict[str, Any], entities: Sequence[str | None
     return Batch.from_columns({"id": ids, "entity": list(entities)} | columns, model="m")
 
 
+@pytest.mark.costly("drawn versions, each read in two ways")
 @pytest.mark.parametrize("make", [texts_of, numbers_of], ids=["texts", "numbers"])
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32 - 1))

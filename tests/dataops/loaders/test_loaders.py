@@ -321,6 +321,7 @@ def test_a_state_of_other_rows_or_settings_is_refused(arrow: Path, name: str) ->
         stream_of(arrow, 2, 2)
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_run_killed_anywhere_sees_the_rows_of_an_unbroken_one(
     arrow: Path, tmp_path: Path, ranks: int

@@ -100,6 +100,7 @@ def test_a_run_killed_at_20_places_ends_with_equal_weights(
     assert made.figures["resumed"] >= 8  # some died before their first checkpoint
 
 
+@pytest.mark.costly("something is killed at each of many places, and begun again")
 def test_a_process_killed_by_the_system_goes_on_to_equal_weights(
     folder: Path, whole: bytes, tmp_path: Path
 ) -> None:

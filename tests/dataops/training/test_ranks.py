@@ -31,6 +31,7 @@ def steps(path: Path) -> list[list[float]]:
     return [[float(value) for value in line.split()] for line in path.read_text().splitlines()]
 
 
+@pytest.mark.costly("torchrun starts its processes, imports and all")
 def test_two_processes_learn_what_one_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.py").write_text(MODEL + STILL)
     mapped(tmp_path / "fresh.arrow", columns(1), "fresh@1")

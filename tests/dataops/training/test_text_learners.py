@@ -108,6 +108,7 @@ def test_classifier_learns_and_answers_alike_when_served(home: Path, tmp_path: P
     assert learner.trained(tmp_path).weights == made.weights
 
 
+@pytest.mark.costly("a model is trained, which is what it is about")
 def test_regression_learns_numbers(home: Path, tmp_path: Path) -> None:
     rows = reviews()
     values = (rows.column("label.label") == "good").astype(np.float32) * 4 - 2

@@ -95,6 +95,7 @@ def age(objects: LocalObjects, seconds: float = 90_000) -> None:
         os.utime(path, (time.time() - seconds,) * 2)
 
 
+@pytest.mark.costly("hundreds of versions are committed and packed")
 def test_many_files_become_one_object_and_versions_stay(engine: Engine, objects: LocalObjects) -> None:
     appended(engine, objects, 40)
     commit(engine, objects, ["r3", "r77"], label=5)
@@ -357,6 +358,7 @@ def test_the_trainer_packs_a_dataset_of_many_small_files_once(engine: Engine, ob
         assert len(datasets.stored_rows(connection, datasets.get(connection, "d"))) == 1
 
 
+@pytest.mark.costly("hundreds of versions are committed and packed")
 def test_a_damaged_file_stops_no_trainer(
     engine: Engine, objects: LocalObjects, caplog: pytest.LogCaptureFixture
 ) -> None:

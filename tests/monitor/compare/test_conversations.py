@@ -108,6 +108,7 @@ def lengths_of(seed: int, talks: int = 1500) -> list[int]:
     return found
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize("noise", [0.0, 0.01, 0.05])
 @pytest.mark.parametrize("where", ["anywhere", "long", "first"])
 def test_a_candidate_within_the_margin_is_not_called_different(
@@ -119,6 +120,7 @@ def test_a_candidate_within_the_margin_is_not_called_different(
     assert found["worse"] + found["better"] == 0
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize("where", ["anywhere", "long", "last"])
 def test_a_candidate_beyond_the_margin_is_not_called_same(where: str, tmp_path: Path) -> None:
     runs = rounds(200, part=200)

@@ -23,6 +23,7 @@ def records(found: DrawnTraffic) -> list[dict[str, Any]]:
     return [record for batch in found for record in batch.to_records()]
 
 
+@pytest.mark.costly("files beyond what memory holds are drawn from")
 @pytest.mark.parametrize("kept_bytes", [drawn_order.KEPT_BYTES, 0])
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "csv.gz", "jsonl", "jsonl.gz", "json"])
 def test_every_file_comes_whole_and_in_another_order(

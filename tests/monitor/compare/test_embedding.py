@@ -120,6 +120,7 @@ def compared(
 SEEDS = range(rounds(20, part=20))
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_embedding_says_same_of_equal_facts_in_other_letters_where_words_are_undecided(seed: int) -> None:
     found = compared(loose(plain), loose(plain), seed=seed)
@@ -137,6 +138,7 @@ def test_embedding_says_different_of_a_changed_number_or_decision(change: dict[s
     assert (found.conclusion.word, found.verdict.decided_by) == ("different", "embedding")
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_embedding_of_no_digits_is_undecided_whatever_number_changed(seed: int) -> None:
     said = loose(lambda x: plain(x, days=60))
@@ -145,6 +147,7 @@ def test_embedding_of_no_digits_is_undecided_whatever_number_changed(seed: int) 
     assert f"{BLIND}100 % of production's answers" in found.conclusion.sentence
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize("call", [embedders.constant, embedders.missing])
 def test_embedding_of_one_vector_or_of_none_is_undecided(call: Callable[[Batch], dict[str, Any]]) -> None:
     for said in (plain, lambda x: "no word of it"):
@@ -153,6 +156,7 @@ def test_embedding_of_one_vector_or_of_none_is_undecided(call: Callable[[Batch],
         assert BLIND in found.conclusion.sentence
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_embedding_is_undecided_by_noise_where_production_paraphrases() -> None:
     def drawn(x: int, random: Random) -> str:
         return plain(x, drawn=random)
@@ -164,6 +168,7 @@ def test_embedding_is_undecided_by_noise_where_production_paraphrases() -> None:
     assert found.conclusion.word in ("undecided", "different")
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_embedding_proves_close_where_texts_as_a_whole_are_proven_to_be_others() -> None:
     def with_marks(batch: Batch) -> dict[str, Any]:
         marks = [[0.5 * text.count("!")] for text in batch.column("inputs.text")]
@@ -175,6 +180,7 @@ def test_embedding_proves_close_where_texts_as_a_whole_are_proven_to_be_others()
     assert "as a whole its texts are others" in found.conclusion.sentence
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_embedding_that_reads_beginnings_never_says_same_of_a_change_in_the_rest(seed: int) -> None:
     def long(x: int, days: int) -> str:
@@ -188,6 +194,7 @@ def test_embedding_that_reads_beginnings_never_says_same_of_a_change_in_the_rest
     assert BLIND in found.conclusion.sentence
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_embedding_shows_a_number_changed_in_the_longest_answers_alone() -> None:
     def long(x: int, days: int) -> str:
         if x % 25:

@@ -174,6 +174,7 @@ def test_onnx_file_answers_classes_or_values(tmp_path: Path, is_classifier: bool
     assert found.tolist() == expected.tolist() if is_classifier else np.allclose(found, expected, atol=1e-3)
 
 
+@pytest.mark.costly("folders of models are opened by the libraries that users have")
 def test_record_that_ends_a_model_of_many_blocks_fails_alone(tmp_path: Path) -> None:
     x = np.arange(2 * BLOCK + 100, dtype=np.float64) + 2
     x[BLOCK + 7] = 1

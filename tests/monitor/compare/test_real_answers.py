@@ -155,6 +155,7 @@ def test_solutions_drawn_alike_are_not_different(solutions: Named, kind: str, ag
     assert found.word == "undecided"
 
 
+@pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_refusals_are_different_from_compliance_and_a_model_is_the_same_as_itself(
     completions: Named,
 ) -> None:

@@ -44,6 +44,7 @@ def bare(code: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=200)
 
 
+@pytest.mark.costly("processes are started as users start them, imports and all")
 def test_all_figures_come_from_a_bare_machine_and_none_has_a_target(tmp_path: Path) -> None:
     where = tmp_path / "figures.md"
     arguments = ["--device", "cpu", "--table", str(where)]

@@ -236,6 +236,7 @@ def test_names_of_types_are_plain(api: Api) -> None:
     ] == []
 
 
+@pytest.mark.costly("every route is asked, and its answer held against what it declares")
 def test_every_operation_that_reads_answers_as_declared(api: Api) -> None:
     assert {path for method, path, _ in operations(api.document) if method == "GET"} == set(GETS)
     flags = api.checked("GET", GETS["/v1/flags"])["flags"]

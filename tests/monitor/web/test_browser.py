@@ -74,6 +74,7 @@ def test_flagged_records_show_their_pictures(url: str, tmp_path: Path) -> None:
     assert console == ""
 
 
+@pytest.mark.costly("a browser is started")
 def test_the_api_is_shown_from_vendored_files_under_the_policy(sample: Sample, tmp_path: Path) -> None:
     with served(every_app(sample.engine, sample.journal, models=(MODEL,))) as address:
         document, console = look(f"{address}/docs", tmp_path)

@@ -9,19 +9,19 @@ because the client is imported inside other people's services.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from outrider.connection import connect
-    from outrider.dataset_reference import open_dataset
+    from .connection import connect
+    from .dataset_reference import open_dataset
 
 __all__ = ["connect", "open_dataset"]
 
 
 def __getattr__(name: str) -> object:
     if name == "connect":
-        from outrider import connection
+        from . import connection
 
         return connection.connect
     if name == "open_dataset":
-        from outrider import dataset_reference
+        from . import dataset_reference
 
         return dataset_reference.open_dataset
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from outrider.commands.default_group import Commands
+from .commands.default_group import Commands
 
 COMMANDS: dict[str, str] = {
     "demo": "Run the whole improvement loop on real digits.",
@@ -122,7 +122,7 @@ def main() -> None:
 
     Errors of ours end with their exit code and one message on stderr.
     """
-    from outrider.errors import ConfigError, GateRefused, NothingToRead, OutriderError, ServerError
+    from .errors import ConfigError, GateRefused, NothingToRead, OutriderError, ServerError
 
     try:
         app()

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from outrider.assertions import Batch
-from outrider.commands import api
-from outrider.commands.tables import from_ipc
-from outrider.dataops.loaders.frames import frame_of
+from .assertions import Batch
+from .commands import api
+from .commands.tables import from_ipc
+from .dataops.loaders.frames import frame_of
 
 Level = Literal["info", "warning", "critical"]
 LEVELS = pd.CategoricalDtype(["info", "warning", "critical"], ordered=True)

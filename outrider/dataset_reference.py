@@ -6,15 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, TypeAlias
 
-from outrider.errors import ConfigError, Erased, NotFound
+from .errors import ConfigError, Erased, NotFound
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from outrider.assertions import Batch
-    from outrider.dataops.datasets.versions import Version
-    from outrider.dataops.loaders.mapped_rows import MappedRows
-    from outrider.dataops.payloads.objects import LocalObjects
+    from .assertions import Batch
+    from .dataops.datasets.versions import Version
+    from .dataops.loaders.mapped_rows import MappedRows
+    from .dataops.payloads.objects import LocalObjects
 
 DatasetPart: TypeAlias = Literal["train", "held_out"]
 CACHED_ROWS = 65_536
@@ -48,7 +48,7 @@ def load_dataset(reference: str, *, part: DatasetPart | None = None, folder: Pat
 
 
 def _of_service(reference: str, part: DatasetPart | None) -> "Batch":
-    from outrider.connection import connect
+    from .connection import connect
 
     name, _, selector = reference.partition("@")
 
@@ -107,10 +107,10 @@ def _check_named(reference: str) -> None:
 def _rows_of_service(
     reference: str, part: DatasetPart | None, columns: Sequence[str] | None, cache: Path | None
 ) -> "MappedRows":
-    from outrider.commands.api import connect
-    from outrider.commands.dataset_rows import version_of
-    from outrider.dataops.loaders.arrow_cache import FOLDER, CachedRows, cached
-    from outrider.dataops.loaders.mapped_rows import MappedRows
+    from .commands.api import connect
+    from .commands.dataset_rows import version_of
+    from .dataops.loaders.arrow_cache import FOLDER, CachedRows, cached
+    from .dataops.loaders.mapped_rows import MappedRows
 
     api = connect()
     try:
@@ -135,9 +135,9 @@ def _rows_of_folder(
     folder: Path,
     cache: Path | None,
 ) -> "MappedRows":
-    from outrider.dataops.datasets.scan import ipc_stream, scan
-    from outrider.dataops.loaders.arrow_cache import FOLDER, CachedRows, cached
-    from outrider.dataops.loaders.mapped_rows import MappedRows
+    from .dataops.datasets.scan import ipc_stream, scan
+    from .dataops.loaders.arrow_cache import FOLDER, CachedRows, cached
+    from .dataops.loaders.mapped_rows import MappedRows
 
     with _opened(folder, reference) as (connection, objects, version, data):
 
@@ -156,7 +156,7 @@ def _said(name: str, number: int, part: str | None) -> str:
 
 
 def _of_folder(reference: str, part: DatasetPart | None, folder: Path) -> "Batch":
-    from outrider.dataops.datasets import versions as datasets
+    from .dataops.datasets import versions as datasets
 
     with _opened(folder, reference) as (connection, objects, version, _):
         return datasets.read(connection, objects, version, part=part)
@@ -165,11 +165,11 @@ def _of_folder(reference: str, part: DatasetPart | None, folder: Path) -> "Batch
 @contextmanager
 def _opened(folder: Path, reference: str) -> "Iterator[tuple[Connection, LocalObjects, Version, Path]]":
     """Connection, objects, version and data folder of a project."""
-    from outrider.dataops.datasets import versions as datasets
-    from outrider.dataops.datasets.references import open_version
-    from outrider.dataops.payloads.objects import LocalObjects
-    from outrider.dataops.state.database import open_database
-    from outrider.monitor.settings.config import load_settings
+    from .dataops.datasets import versions as datasets
+    from .dataops.datasets.references import open_version
+    from .dataops.payloads.objects import LocalObjects
+    from .dataops.state.database import open_database
+    from .monitor.settings.config import load_settings
 
     settings = load_settings(folder / "outrider.toml")
     data = settings.data_folder

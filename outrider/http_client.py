@@ -1,11 +1,11 @@
 """HTTP client of the product: whole deadlines, bounded answers, guarded keys.
 
-Endpoints, judges, webhooks and commands ask with it. httpx is imported where a client is made.
+Served models (`outrider.behavioral_tests.asking.server`), webhooks and commands are asked with it.
+httpx is imported where a client is made.
 """
 
 import errno
 import ipaddress
-import json
 import math
 import socket
 import ssl
@@ -13,11 +13,11 @@ import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from outrider.addresses import AddressGuard
+from .addresses import AddressGuard
 
 if TYPE_CHECKING:
     import httpx
@@ -33,14 +33,6 @@ _EXHAUSTED = frozenset(
 
 class NotSentError(OSError):
     """A request whose address, key or headers cannot be written."""
-
-
-class HttpStatusError(OSError):
-    """An answer of a status other than 2xx."""
-
-    def __init__(self, answer: "HttpAnswer") -> None:
-        super().__init__(f"answered {answer.status} {answer.reason}")
-        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +57,6 @@ class HttpAnswer:
     def is_success(self) -> bool:
         """True for 2xx."""
         return 200 <= self.status < 300
-
-    @property
-    def is_refusal(self) -> bool:
-        """True for a refused request: 4xx, but for access and haste."""
-        return 400 <= self.status < 500 and self.status not in (401, 403, 404, 408, 429)
-
-    def beginning(self, size: int) -> str:
-        """Text of the first bytes of the body, for a message."""
-        return self.body[:size].decode(errors="replace")
 
 
 class Deadline(dict[str, float]):
@@ -193,16 +176,6 @@ class HttpClient:
         except httpx.HTTPError as error:
             raise _system_error(error) from None
         return HttpAnswer(answer.status_code, answer.reason_phrase, answer.headers, body, is_cut)
-
-    def post_json(
-        self, url: str, body: Mapping[str, Any], *, key: str | None, deadline_s: float, max_bytes: int
-    ) -> HttpAnswer:
-        """Post JSON with any key as bearer token; see `exchange`."""
-        headers = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
-        content = json.dumps(body).encode()
-        return self.exchange(
-            "POST", url, content=content, headers=headers, deadline_s=deadline_s, max_bytes=max_bytes
-        )
 
 
 def _system_error(error: BaseException) -> OSError:

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from outrider.errors import ConfigError
-from outrider.user_code import load_callable
+from .errors import ConfigError
+from .user_code import load_callable
 
 if TYPE_CHECKING:
-    from outrider.assertions import Predictor
-    from outrider.dataops.models.registry import Model
-    from outrider.monitor.settings.config import Settings
+    from .assertions import Predictor
+    from .dataops.models.registry import Model
+    from .monitor.settings.config import Settings
 
 
 def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor":
@@ -22,7 +22,7 @@ def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor"
     ----------
     reference
         ``file.py:function``, ``module:function``, the address of a JSON endpoint (see
-        :mod:`outrider.behavioral_tests.endpoint`), or a project folder with an ``outrider.toml``
+        :mod:`outrider.behavioral_tests.asking.records`), or a project folder with an ``outrider.toml``
         (``folder#model`` where it has several models). ``folder#model@version`` is a version in the project's
         data folder (``champion`` is one too), or a challenger that is not registered yet; without a version
         the model is as the configuration names it.
@@ -36,7 +36,7 @@ def load_predictor(reference: str, *, folder: Path | None = None) -> "Predictor"
     """
     folder = (folder or Path()).resolve()
     if reference.startswith(("http://", "https://")):
-        from outrider.behavioral_tests.endpoint import endpoint
+        from outrider.behavioral_tests.asking.records import endpoint
 
         return endpoint(reference)
     path, _, model = reference.partition("#")
@@ -68,7 +68,7 @@ def _of_function(reference: str, folder: Path) -> "Predictor":
 
 
 def _of_project(path: Path, reference: str) -> "Predictor":
-    from outrider.monitor.settings.config import load_settings
+    from .monitor.settings.config import load_settings
 
     model, _, version = reference.partition("@")
     settings = load_settings(path / "outrider.toml" if path.is_dir() else path)
@@ -85,8 +85,8 @@ def _of_project(path: Path, reference: str) -> "Predictor":
 
 def section_predictor(settings: "Settings", name: str, version: str | None = None) -> "Predictor":
     """First version or challenger of a model, from the configuration."""
-    from outrider.monitor.registry.predictors import load_predictor as load_source
-    from outrider.monitor.settings.sources import challenger_source, source_of
+    from .monitor.registry.predictors import load_predictor as load_source
+    from .monitor.settings.sources import challenger_source, source_of
 
     own = settings.models[name]
     source = source_of(settings, name) if version is None else challenger_source(settings, name, version)
@@ -106,10 +106,10 @@ def section_predictor(settings: "Settings", name: str, version: str | None = Non
 
 def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
     """A version that the service keeps: weights from the object store, or the function it was."""
-    from outrider.dataops.models import registry as models
-    from outrider.dataops.state.database import open_database
-    from outrider.monitor.registry.predictors import version_predictors
-    from outrider.monitor.settings.sources import loadable_source
+    from .dataops.models import registry as models
+    from .dataops.state.database import open_database
+    from .monitor.registry.predictors import version_predictors
+    from .monitor.settings.sources import loadable_source
 
     is_named = version in settings.models[name].challengers
     if not (settings.data_folder / "state.db").is_file():
@@ -144,8 +144,8 @@ def _of_version(settings: "Settings", name: str, version: str) -> "Predictor":
 
 def _same_function(settings: "Settings", found: "Model") -> None:
     """Raise where the file of a predictor function is not what it was when the version was registered."""
-    from outrider.dataops.model_kinds.content import whole_digest
-    from outrider.dataops.model_kinds.source import Source
+    from .dataops.model_kinds.content import whole_digest
+    from .dataops.model_kinds.source import Source
 
     source = Source.from_json(found.source)
     if "artefacts" in source.kept:  # trained here: what it learned is kept, and the file only reads it

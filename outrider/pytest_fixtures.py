@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from outrider.assertions import Assertion, Batch, Flags, Predictor
-    from outrider.behavioral_tests.cases import CasesLike
+    from .assertions import Assertion, Batch, Flags, Predictor
+    from .behavioral_tests.cases import CasesLike
 
 
 def named_model(config: pytest.Config) -> tuple[str, Path]:
@@ -32,8 +32,8 @@ def outrider_model(pytestconfig: pytest.Config) -> "Predictor":
             "or define a fixture outrider_model in conftest.py",
             pytrace=False,
         )
-    from outrider.errors import ConfigError
-    from outrider.model_reference import load_predictor
+    from .errors import ConfigError
+    from .model_reference import load_predictor
 
     try:
         return load_predictor(reference, folder=folder)
@@ -48,8 +48,8 @@ def outrider_dataset(pytestconfig: pytest.Config) -> "Callable[..., Batch]":
     They come from the service at ``OUTRIDER_URL``, else from the data folder of the project in which pytest
     was started.
     """
-    from outrider.dataset_reference import load_dataset
-    from outrider.errors import ConfigError
+    from .dataset_reference import load_dataset
+    from .errors import ConfigError
 
     def read(name: str, version: int | None = None) -> "Batch":
         try:
@@ -70,9 +70,9 @@ def outrider_flags(request: pytest.FixtureRequest) -> "Callable[..., Flags]":
 
     Records without answers are answered by ``outrider_model``; a relative file is beside the test's.
     """
-    from outrider.assertions import Checker, load_assertions
-    from outrider.behavioral_tests.asking import ask
-    from outrider.behavioral_tests.cases import to_batch
+    from .assertions import Checker, load_assertions
+    from .behavioral_tests.asking import ask
+    from .behavioral_tests.cases import to_batch
 
     def judge(assertions: "str | Path | Sequence[Assertion]", records: "CasesLike") -> "Flags":
         folder = request.path.parent

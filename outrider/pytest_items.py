@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from outrider.assertions import Predictor
-    from outrider.behavioral_tests import Outcome
-    from outrider.behavioral_tests.suite import BehavioralTest
+    from .assertions import Predictor
+    from .behavioral_tests import Outcome
+    from .behavioral_tests.suite import BehavioralTest
 
 OUTCOME = pytest.StashKey["Outcome"]()
 _LINES = pytest.StashKey[dict[str, int]]()
@@ -47,7 +47,7 @@ class BehaviorItem(pytest.Function):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Figures and worst examples in place of a traceback through Outrider."""
         if isinstance(excinfo.value, BehaviorError):
-            from outrider.behavioral_tests.report import failure_lines
+            from .behavioral_tests.report import failure_lines
 
             return "\n".join(failure_lines(excinfo.value.outcome))
         return pytest.Item.repr_failure(self, excinfo, style)
@@ -61,8 +61,8 @@ class SuiteFile(pytest.Module):
 
     def collect(self) -> Iterator[pytest.Item]:
         """Yield one node per test."""
-        from outrider.behavioral_tests import load_suite
-        from outrider.errors import OutriderError
+        from .behavioral_tests import load_suite
+        from .errors import OutriderError
 
         try:
             suite = load_suite(self.path)
@@ -168,7 +168,7 @@ def _marked(marks: Sequence[pytest.Mark]) -> Callable[..., None]:
 
 
 def _run(item: BehaviorItem, model: "Predictor") -> "Outcome":
-    from outrider.behavioral_tests.running import failed_to_run
+    from .behavioral_tests.running import failed_to_run
 
     test = found_test(item)
     try:
@@ -182,7 +182,7 @@ def _run(item: BehaviorItem, model: "Predictor") -> "Outcome":
 
 def found_test(item: BehaviorItem) -> "BehavioralTest":
     """The test of a node, with name, file and revision."""
-    from outrider.behavioral_tests.suite import revisions
+    from .behavioral_tests.suite import revisions
 
     test, parent = item.behavior, item.parent
     assert parent is not None

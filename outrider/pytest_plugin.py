@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from outrider.pytest_fixtures import named_model, outrider_dataset, outrider_flags, outrider_model
-from outrider.pytest_items import OUTCOME, BehaviorItem, SuiteFile, behavioral_test, found_test, items_of
+from .pytest_fixtures import named_model, outrider_dataset, outrider_flags, outrider_model
+from .pytest_items import OUTCOME, BehaviorItem, SuiteFile, behavioral_test, found_test, items_of
 
 if TYPE_CHECKING:
-    from outrider.behavioral_tests import Outcome
+    from .behavioral_tests import Outcome
 
 __all__ = ["outrider_dataset", "outrider_flags", "outrider_model"]  # pytest finds fixtures in plugins
 
@@ -70,7 +70,7 @@ def pytest_runtest_makereport(
     if not isinstance(item, BehaviorItem):
         return report
     if call.when == "setup" and report.failed and call.excinfo is not None:
-        from outrider.behavioral_tests.running import failed_to_run
+        from .behavioral_tests.running import failed_to_run
 
         vars(report)["outrider"] = json.dumps(failed_to_run(found_test(item), call.excinfo.value).to_dict())
     elif call.when == "call" and OUTCOME in item.stash:
@@ -84,12 +84,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     targets = {kind: config.getoption(f"--outrider-{kind}") for kind in ("json", "html")}
     if not outcomes and not any(targets.values()):
         return
-    from outrider.behavioral_tests import report
+    from .behavioral_tests import report
 
     if targets["json"]:
         _write(targets["json"], json.dumps(report.to_json(outcomes), indent=2) + "\n", config)
     if targets["html"]:
-        from outrider.behavioral_tests.html_report import html_report
+        from .behavioral_tests.html_report import html_report
 
         _write(targets["html"], html_report(outcomes), config)
     if outcomes:
@@ -109,8 +109,8 @@ def _write(target: str, text: str, config: pytest.Config) -> None:
 
 def _publish(outcomes: "list[Outcome]", version: str, config: pytest.Config) -> str:
     """Send the outcomes; a line that says where they stand, or why they could not be sent."""
-    from outrider.commands.publish import publish
-    from outrider.errors import OutriderError
+    from .commands.publish import publish
+    from .errors import OutriderError
 
     model, folder = named_model(config)
     try:
@@ -130,7 +130,7 @@ def _outcomes(terminalreporter: pytest.TerminalReporter) -> "list[Outcome]":
     ]
     if not found:
         return []
-    from outrider.behavioral_tests import Outcome
+    from .behavioral_tests import Outcome
 
     found.sort(key=lambda report: (report.location[0], report.location[1] or 0, report.nodeid))
     return [Outcome.from_dict(json.loads(vars(report)["outrider"])) for report in found]

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from outrider.errors import ConfigError
+from .errors import ConfigError
 
 
 class _WithoutCache(SourceFileLoader):

@@ -9,6 +9,7 @@ from typing import Any
 
 import _pytest.pytester
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 
 from .soak import IS_SOAK, examples
@@ -80,6 +81,28 @@ TOGETHER = {
 }
 """Files that share what takes long to make, by the file beside which they run."""
 
+MOST_CPU_S = 2.0
+"""What a test may take of a processor without a mark ``costly`` that says why."""
+_BEGAN = pytest.StashKey[float]()
+_UNEXPLAINED: dict[str, float] = {}
+"""Seconds of tests that took more and do not say why."""
+
+
+class _FilesWithExamples:
+    """Looks for doctests where there are any: importing a file and going through it takes its time."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collect_file(self, file_path: Path) -> Generator[None, list[Any], list[Any]]:
+        found = yield
+        return [
+            one for one in found if not isinstance(one, DoctestModule) or b">>>" in file_path.read_bytes()
+        ]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have it for files of all folders: a hook of this file is for those below it."""
+    config.pluginmanager.register(_FilesWithExamples())
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
@@ -112,6 +135,40 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     config.option.loadscopereorder = False
     return ByFile(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Look at the time before any fixture."""
+    item.stash[_BEGAN] = _cpu_seconds()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note what a test without a reason for its cost took, its fixtures and processes included."""
+    report = yield
+    if report.when == "teardown" and item.get_closest_marker("costly") is None:
+        report.cpu_s = _cpu_seconds() - item.stash[_BEGAN]  # type: ignore[attr-defined]  # xdist carries it
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Keep what takes long without a reason; workers hand it on."""
+    if (cpu_s := getattr(report, "cpu_s", 0.0)) > MOST_CPU_S:
+        _UNEXPLAINED[report.nodeid] = cpu_s
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what took long and does not say why: nothing fails for it."""
+    if _UNEXPLAINED:
+        terminalreporter.section(f"more than {MOST_CPU_S:g} s of CPU, and no mark costly(reason)")
+        for nodeid, cpu_s in sorted(_UNEXPLAINED.items(), key=lambda each: -each[1]):
+            terminalreporter.line(f"{cpu_s:6.1f} s {nodeid}")
+
+
+def _cpu_seconds() -> float:
+    """User and system time of this process and of those that it has waited for."""
+    return sum(os.times()[:4])
 
 
 def _scope(nodeid: str) -> str:

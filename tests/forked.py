@@ -48,13 +48,13 @@ WHOLE = (
     "outrider.commands.rehearsal",
     "outrider.monitor.migrate",
     "outrider.monitor.intake.__main__",
-    "outrider.monitor.server.routers",
+    "outrider.monitor.views.every",
     "outrider.monitor.worker.__main__",
     "outrider.monitor.trainer.__main__",
     "outrider.monitor.trainer.champion_suites_job",
 )
-TRAINING = ("torch", "great_expectations", "outrider.monitor.trainer.retraining")
-"""What processes that fit or validate import on top of it."""
+TRAINING = ("torch", "torch._dynamo", "great_expectations", "outrider.monitor.trainer.retraining")
+"""What processes that fit or validate import on top of it; optimizers of torch import ``torch._dynamo``."""
 STARTERS = ("outrider", "outrider.monitor.worker", "outrider.monitor.trainer")
 """Modules whose processes start others."""
 
@@ -83,7 +83,7 @@ class Nursery:
         is_traced = command[1:3] == FAULTS
         is_safe = command[1:2] == ["-P"]
         module = command[3 if is_traced else 2 if is_safe else 1 :]
-        is_ours = module[:1] == ["-m"] and module[1].split(".")[0] == "outrider"
+        is_ours = module[:1] == ["-m"] and module[1].split(".")[0] in ("outrider", "tests")
         is_script = bool(module) and module[0].endswith(".py")
         if command[:1] != [sys.executable] or not (is_ours or is_script):
             return False

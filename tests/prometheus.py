@@ -121,11 +121,11 @@ def are_all_up(target: str) -> bool:
 def silent_panels(url: str, *, window: str = "10s") -> list[str]:
     """Panel queries of the dashboard that return nothing, or only NaN."""
     silent = []
-    for row in ROWS:
-        for panel in row.panels:
+    for title, row in ROWS.items():
+        for panel in row:
             for expr, _ in panel.queries:
                 plain = expr.replace("$__rate_interval", window).replace("$model", ".*")
                 result = query(url, plain)
                 if not result or all(sample["value"][1] == "NaN" for sample in result):
-                    silent.append(f"{row.title} / {panel.title}: {plain}")
+                    silent.append(f"{title} / {panel.title}: {plain}")
     return silent

@@ -10,10 +10,11 @@ from outrider.cli import COMMANDS
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.state.database import open_database
 from outrider.monitor.server.app import build_app
-from outrider.monitor.server.routers import all_routers
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
+from outrider.monitor.views.every import every_router
+from outrider.monitor.views.service import Service
 from tests.keyrings import keyring_in
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +29,7 @@ def app(tmp_path: Path) -> FastAPI:
     SqliteJournal(settings.journal_path).close()
     open_database(settings.database_url).dispose()
     return build_app(
-        fault=lambda: None, routers=all_routers(settings, dict, keyring_in(settings.data_folder))
+        fault=lambda: None, routers=[every_router(Service.open(settings, keyring_in(settings.data_folder)))]
     )
 
 

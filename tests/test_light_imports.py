@@ -51,7 +51,7 @@ except SystemExit as end:
             ARRAYS,
         ),
         ("import outrider.monitor.settings.config", ARRAYS),
-        ("import outrider.monitor.server.process, outrider.monitor.server.routers", AT_REST),
+        ("import outrider.monitor.server.process, outrider.monitor.views.every", AT_REST),
         ("import outrider.monitor.worker.process", [*AT_REST, "fastapi", "jinja2"]),
         ("import outrider.monitor.trainer.process", [*AT_REST, "fastapi", "jinja2"]),
         ("import outrider.monitor.host.process", [*AT_REST, "fastapi", "jinja2", "sqlalchemy"]),

@@ -130,9 +130,9 @@ def test_an_endpoint_answers_blocks(server: str) -> None:
 def test_an_endpoint_that_answers_otherwise_is_refused(server: str) -> None:
     with pytest.raises(ValueError, match="with 2 entries expected"):
         load_predictor(f"{server}/short")(BATCH)
-    with pytest.raises(ValueError, match="answered 422"):
+    with pytest.raises(ValueError, match="status 422"):
         load_predictor(f"{server}/strict")(BATCH)
-    with pytest.raises(ServerError, match="answered 500"):
+    with pytest.raises(ServerError, match="status 500"):
         load_predictor(f"{server}/broken")(BATCH)
-    with pytest.raises(ServerError, match="cannot be reached"):
+    with pytest.raises(ServerError, match="no answer: Connection refused"):
         load_predictor("http://127.0.0.1:9/")(BATCH)

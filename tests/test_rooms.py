@@ -1,4 +1,4 @@
-"""Rooms of ``monitor`` and ``dataops``: each imports what its door says, and no more."""
+"""Rooms of ``monitor``, its ``views`` and ``dataops``: each imports what its door says, and no more."""
 
 import ast
 import re
@@ -10,11 +10,14 @@ import pytest
 from tests.test_import_order import PACKAGE, ROOT, imports
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
-FLOORS = ("dataops", "monitor")
+FLOORS = ("dataops", "monitor", "monitor/views")
 ROOMS = sorted(
     path for floor in FLOORS for path in (PACKAGE / floor).iterdir() if (path / "__init__.py").is_file()
 )
-TABLES = ("access_tables", "erasure_tables", "improvement_tables", "rows", "series_tables", "tables")
+TABLES = (
+    "access_tables", "columns", "erasure_tables", "improvement_tables", "layout", "rows", "series_tables",
+    "tables",
+)  # fmt: skip
 SQL = ("sqlalchemy.", "sqlmodel.", *(f"outrider.dataops.state.{file}." for file in TABLES))
 MAY_PASS = (
     "sqlalchemy.Connection.",
@@ -23,6 +26,10 @@ MAY_PASS = (
     "outrider.dataops.state.rows.Row.",
 )
 EVERY, NONE = "every room", "no other room"
+
+
+def floor_of(room: Path) -> str:
+    return room.parent.relative_to(PACKAGE).as_posix()
 
 
 def door(room: Path) -> str:
@@ -43,14 +50,14 @@ def may_import(room: Path) -> set[str]:
 
 def imported_by(room: Path) -> dict[str, str]:
     """Other rooms and single files of the same floor, each with one import as an example."""
-    floor = f"outrider.{room.parent.name}."
+    floor = f"outrider.{floor_of(room).replace('/', '.')}."
     return {
-        found.module.split(".")[2]: str(found)
+        name: str(found)
         for found in imports()
         if found.path.is_relative_to(room)
         and found.path != room / "__main__.py"  # the way in: `python -m` of a process
         and found.module.startswith(floor)
-        and found.module.split(".")[2] != room.name
+        and (name := found.module.removeprefix(floor).partition(".")[0]) != room.name
     }
 
 
@@ -62,7 +69,7 @@ def test_room_imports_what_its_door_says(room: Path) -> None:
 
 def test_rooms_form_no_cycle() -> None:
     for floor in FLOORS:
-        rest = {room.name: may_import(room) for room in ROOMS if room.parent.name == floor}
+        rest = {room.name: may_import(room) for room in ROOMS if floor_of(room) == floor}
         while rest:
             free = [name for name, needs in rest.items() if not needs & rest.keys() - {name}]
             assert free, f"{floor}: {sorted(rest)} may import each other in a circle"
@@ -71,8 +78,10 @@ def test_rooms_form_no_cycle() -> None:
 
 
 def knows_sql(path: Path) -> bool:
-    """Whether a file may build statements: the store, and the read models that API and pages share."""
-    return path.is_relative_to(PACKAGE / "dataops") or path.is_relative_to(PACKAGE / "monitor" / "queries")
+    """Whether a file may build statements: the store, and the readers of views."""
+    return any(
+        path.is_relative_to(PACKAGE / room) for room in ("dataops", "monitor/queries", "monitor/views")
+    )
 
 
 def sql_in(source: str) -> list[str]:
@@ -118,7 +127,7 @@ def picture() -> str:
     """Rooms of each floor, those above that import what lies below."""
     lines = []
     for floor in reversed(FLOORS):
-        needs = {room.name: may_import(room) for room in ROOMS if room.parent.name == floor}
+        needs = {room.name: may_import(room) for room in ROOMS if floor_of(room) == floor}
         levels: list[list[str]] = []
         while left := needs.keys() - set(chain.from_iterable(levels)):
             levels.append(sorted(name for name in left if not needs[name] & (left - {name})))

@@ -22,7 +22,7 @@ from benchmarks.figure import Figure
 from outrider.assertions import Batch
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.datasets.leak_moves import Beside, settle
+from outrider.dataops.datasets.leak_moves import KnownRows, settle
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.loaders.indexed_rows import IndexedVersion
 from outrider.dataops.state.database import write
@@ -67,8 +67,8 @@ def commit(store: Store, folder: Path, table: pa.Table) -> None:
             )
             for part in ("train", "held_out")
         }
-        beside = Beside({"train": sides["train"]}, {"held out": sides["held_out"]}, ("train", "held out"))
-        settled = settle(batch, origins, beside)
+        known = KnownRows({"train": sides["train"]}, {"held out": sides["held_out"]}, ("train", "held out"))
+        settled = settle(batch, origins, known)
         draft = changes.prepare(
             connection,
             store.objects,

@@ -32,8 +32,13 @@ from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import migrations
 from outrider.dataops.state.database import now_us, open_database, write
+from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import StorageSettings
+from outrider.monitor.views.every import every_router
+from outrider.monitor.views.service import Service
 
 VERSIONS, ADDED, RELABELLED, REMOVED, QUARANTINED = 1000, 20, 10, 5, 10_000
 ASKED, MOST_MS = 15, 100
@@ -160,8 +165,11 @@ def measure(folder: Path, rows: int) -> list[Figure]:
         print(f"{VERSIONS} versions in {perf_counter() - began:.0f} s", file=sys.stderr)
     found = []
     with closing(SqliteJournal(folder / "journal.db", max_bytes=None)) as journal:
-        pages = web_routes(dataset.engine, journal, models=(MODEL,), objects=dataset.objects)
-        app = build_app(fault=lambda: None, routers=[pages])
+        settings = Settings(
+            base=folder, storage=StorageSettings(folder=str(folder)), models={MODEL: ModelSettings()}
+        )
+        service = Service(dataset.engine, journal, settings, Keyring.of_folder(folder))
+        app = build_app(fault=lambda: None, routers=[every_router(service)])
         data = f"{VERSIONS} versions, {rows} rows of 34 columns, {QUARANTINED} in quarantine"
         for name, path in addresses().items():
             value = statistics.median(asyncio.run(asked(app, path))) * 1000

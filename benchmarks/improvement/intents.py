@@ -30,7 +30,7 @@ from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.training.trainer import TrainedModel, TrainingTask
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 
 from ._gains import show_gain
 from ._intents_net import encoded, net
@@ -166,7 +166,7 @@ class NewIntent:
                 self._known.mapped(work, "old"), "label", OPTIONS, seed=self._seed,
                 base=Path(__file__).parent, work=work,
             )  # fmt: skip
-            return trainer_of(self._source, OPTIONS).train(task, lambda _: None)
+            return train_version(task, lambda _: None)
 
     def _measure(self, weights: bytes, found: Found) -> None:
         label = self._test.label

@@ -27,7 +27,7 @@ from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import load_architecture
 from outrider.dataops.training.trainer import TrainingTask
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 from outrider.dataset_reference import CACHED_ROWS
 
 PROJECT = Path(__file__).parents[2] / "outrider" / "demo" / "project"
@@ -69,7 +69,7 @@ def loop(rows: MappedRows, net: str, epochs: int, work: Path) -> None:
     task = TrainingTask(
         "digits", None, source, None, rows, None, "label", options, seed=0, base=PROJECT, work=work
     )
-    trainer_of(source, options).train(task, lambda _: None)
+    train_version(task, lambda _: None)
 
 
 def bare(rows: MappedRows, net: str, epochs: int) -> None:

@@ -27,7 +27,7 @@ from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.training.trainer import TrainedModel, TrainingTask
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 
 from ._gains import show_gain
 from ._sentiment import CLASSES, Texts, sst2, tweets, write_base
@@ -128,7 +128,7 @@ class Tweets:
                 "reviews", "reviews@1", SOURCE, None, mapped(work, "tweets", some), self._rehearsed, "label",
                 OPTIONS, seed=seed, base=self._home, work=work,
             )  # fmt: skip
-            made = trainer_of(SOURCE, OPTIONS).train(task, lambda _: None)
+            made = train_version(task, lambda _: None)
             return self._measure(made)
 
     def _measure(self, made: TrainedModel | None) -> Measured:

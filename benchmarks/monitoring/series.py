@@ -19,15 +19,16 @@ from benchmarks.figure import Figure
 from outrider.dataops.flags.rate_limit import FlagBudget, count_flags
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cube import FINE_US, roll_up
 from outrider.dataops.ledger.measures import RecordKeys, measure_rows
-from outrider.dataops.ledger.minutes import HOUR_US, MEASURES, MINUTE_US, roll_up
+from outrider.dataops.ledger.minutes import HOUR_US, MINUTE_US
 from outrider.dataops.state import migrations
 from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.rows import insert_rows
 from outrider.dataops.state.series_tables import MeasureCount, OutcomeCount
 from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount
-from outrider.monitor.queries.series.answer import SeriesRequest, performance_json, series_json
-from outrider.monitor.queries.series.counts import SeriesCut
+from outrider.monitor.views.series.answer import SeriesRequest, performance_json, series_json
+from outrider.monitor.views.series.counts import SeriesCut
 
 NOW_US = 1_790_000_000_000_000 // HOUR_US * HOUR_US + 30 * MINUTE_US
 MINUTES = 1440
@@ -57,7 +58,7 @@ def fill(engine: Engine) -> None:
     rng = np.random.default_rng(0)
     begin = NOW_US - MINUTES * MINUTE_US
     starts = [begin + minute * MINUTE_US for minute in range(MINUTES)]
-    old = NOW_US - MEASURES.minutes_us
+    old = NOW_US - FINE_US[0]
     fine = sorted(
         {start if start >= old // HOUR_US * HOUR_US else start // HOUR_US * HOUR_US for start in starts}
     )

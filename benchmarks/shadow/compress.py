@@ -1,9 +1,9 @@
-"""Twins of a real transformer on a CPU: one is worth it and keeps its objective, a harmful one is refused.
+"""Variants of a real transformer on a CPU: one is worth it and keeps its objective, a harmful one is refused.
 
 ``python -m benchmarks.shadow.compress`` trains a BERT of four layers on SST-2 phrases (words are its tokens),
 compresses it as ``outrider compress`` does, on sentences and phrases it was not trained on, with two
-assertions and four behavioral tests, and prints the table. Beside the tried ways stands ``deaf``, the
-champion with its words of negation taken away: it agrees on most of the traffic, and must be refused.
+assertions and four behavioral tests, and prints the table. The same ladder judges ``deaf``, the champion
+with its words of negation taken away: it agrees on most of the traffic, and must be refused.
 """
 
 import re
@@ -21,17 +21,16 @@ from benchmarks.data import data_folder
 from benchmarks.figure import Figure, show_table
 from outrider.assertions import Batch, assertion
 from outrider.behavioral_tests import MFT, Suite
-from outrider.dataops.compression.bench import Bench, CompressionTask
-from outrider.dataops.compression.compress import Compressed, compress
 from outrider.dataops.compression.distillation import Distilling
-from outrider.dataops.compression.evaluated import Evaluated
+from outrider.dataops.compression.ladder import Compressed, CompressionTask, Ladder
 from outrider.dataops.compression.report import markdown
 from outrider.dataops.compression.slo import Slo
 from outrider.dataops.compression.timing import Effort
+from outrider.dataops.compression.variant import Variant
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights
 
-PHRASES, RECORDS, TRAFFIC, BUDGET = 12_000, 1_000, 2_000, 10
+PHRASES, RECORDS, TRAFFIC = 12_000, 1_000, 2_000
 NEGATIONS = ("not", "n't", "never", "no", "nothing", "without", "hardly")
 GOOD = (
     "good",
@@ -68,26 +67,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         accuracy = train(folder)
-        found = compressed(folder)
-        for figure in figures(found, accuracy):
+        found, deaf = compressed(folder)
+        for figure in figures(found, deaf, accuracy):
             figure.show()
         lines = markdown(found.to_dict()).splitlines()
         show_table("variants", "\n".join(line for line in lines if line.startswith("|")))
 
 
-def figures(found: Compressed, accuracy: float) -> list[Figure]:
+def figures(found: Compressed, deaf: Variant, accuracy: float) -> list[Figure]:
     """What is promised, and what came of it."""
-    cost = found.champion.cost
-    assert cost is not None
     keeping = Slo.parse("agreement=0.99")
-    kept = [each for each in found.found if each.cost and not keeping.missed(each.figures)]
-    fast = max((each.cost.speed for each in kept if each.cost), default=0.0)
-    small = max((each.smaller(cost) for each in kept), default=0.0)
-    worth = max(
-        (max(each.cost.speed / 1.5, each.smaller(cost) / 2) for each in kept if each.cost), default=0.0
-    )
+    kept = [each for each in found.variants if not keeping.missed(each.figures)]
+    fast = max((each.cost.speed for each in kept), default=0.0)
+    small = max((each.cost.smaller for each in kept), default=0.0)
+    worth = max((max(each.cost.speed / 1.5, each.cost.smaller / 2) for each in kept), default=0.0)
     now = found.confirmed
-    deaf = next(each for each in found.found if each.variant.name == "deaf")
     stem = "shadow.compress"
     data = f"BERT of four layers on SST-2, {RECORDS:,} records, one thread, CPU seconds in turn"
     best, refused = "1.5 times as fast or half the memory", _refused(deaf)
@@ -103,8 +97,7 @@ def figures(found: Compressed, accuracy: float) -> list[Figure]:
     if now is not None:
         bound, least = found.slo.bounds["p99_ms"], found.slo.bounds["agreement"]
         p99, agreement = now.cost.p99_ms, now.likeness.agreement
-        name = found.chosen.variant.name if found.chosen else ""
-        data = f"{name} in a fresh process, {RECORDS:,} other records"
+        data = f"{now.name} in a fresh process, {RECORDS:,} other records"
         made += [
             Figure(
                 f"{stem}.slo_p99", p99, "ms", f"{bound:g} ms", bound / p99, 1.0,
@@ -118,33 +111,28 @@ def figures(found: Compressed, accuracy: float) -> list[Figure]:
     return made
 
 
-def _refused(deaf: Evaluated) -> float:
+def _refused(deaf: Variant) -> float:
     """Whether tests or assertions refuse it, agreement aside."""
     broken = deaf.suites is not None and bool(deaf.suites.regressions)
     return float(broken or (deaf.flips is not None and deaf.flips.rate > 0.01))
 
 
-def compressed(folder: Path) -> Compressed:
-    """The search, held to half of the champion's memory at 99 % agreement."""
+def compressed(folder: Path) -> tuple[Compressed, Variant]:
+    """The ladder, held to half of the champion's memory at 99 % agreement; and the harmful variant."""
     texts = pool()
     half = len(texts) // 2
     train_texts = read("train").text[PHRASES : PHRASES + TRAFFIC].tolist()
     task = CompressionTask(
         Source("hf", "champion", inputs=("text",), classes=(0, 1)), None, "sst2@1", folder,
-        batch_of(texts[:half]), traffic=batch_of(train_texts), student="student",
-        given={"deaf": deafened(folder)},
+        batch_of(texts[:half]), batch_of(texts[half:]), traffic=batch_of(train_texts), student="student",
         assertions=[praised_by_no_word, unsure], suites=[suite()], distilling=Distilling(epochs=1),
         effort=Effort(calls=300, latency_s=1.5, rounds=9),
     )  # fmt: skip
-    bench = Bench(task, progress=lambda line: print(f"# {line}", flush=True))
-    champion = bench.champion().cost
-    assert champion is not None
+    ladder = Ladder(task, progress=lambda line: print(f"# {line}", flush=True))
     # Half of the memory, and a delay that people do not notice: this machine's own p99 moves with its load.
-    slo = Slo.parse(f"p99_ms=250,memory_mb={0.55e-6 * champion.memory_bytes:.3f},agreement=0.99")
-    return compress(
-        task, slo=slo, unseen=batch_of(texts[half:]), budget=BUDGET, prunings=("magnitude_50", "2:4"),
-        bench=bench, progress=lambda line: print(f"# {line}", flush=True),
-    )  # fmt: skip
+    memory_mb = 0.55e-6 * ladder.champion.cost.memory_bytes
+    found = ladder.climb(Slo.parse(f"p99_ms=250,memory_mb={memory_mb:.3f},agreement=0.99"))
+    return found, ladder.judge("deaf", task.source, deafened(folder).read_bytes())
 
 
 def pool() -> list[str]:

@@ -5,10 +5,8 @@ by ``outrider test``, on candidates at the promotion gate and, sampled, on live 
 """
 
 from . import expect, lexicons, perturb, suggestions
-from .dir import DIR
 from .fairness import GroupMetrics, group_metrics
-from .inv import INV
-from .metamorphic import Judgement, Questions
+from .metamorphic import DIR, INV, Judgement, Questions
 from .mft import MFT
 from .outcome import Example, Outcome
 from .sampling import generator, sample_rows

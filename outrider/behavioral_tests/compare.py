@@ -38,11 +38,6 @@ def compare_models(
     ``stop`` says: a test that ended early says nothing about the other model on the rest. A test that has no
     cases of its own is left out unless ``cases`` are given.
 
-    Parameters
-    ----------
-    cases
-        Records for INV and DIR tests that have no cases of their own.
-
     Examples
     --------
     >>> from outrider.behavioral_tests import MFT
@@ -82,17 +77,8 @@ def compare(
     """Compare two models' outcomes of the same tests and seed.
 
     Tests are matched by suite and name, cases by their number; cases that are not applicable for one of the
-    models are left out. A test that cannot be compared is kept, with the reason.
-
-    Parameters
-    ----------
-    alpha
-        Chance that any verdict of the matrix is a false alarm.
-
-    Raises
-    ------
-    ValueError
-        If a test did not ask both models the same, or stands twice on one side.
+    models are left out. A test that cannot be compared is kept, with the reason. ``alpha`` is the chance that
+    any verdict of the matrix is a false alarm.
     """
     if not 0.0 < alpha < 1.0:
         raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .outcome import Kind, Outcome
-from .report import KINDS
+from .report import KINDS, aligned
 
 Verdict = Literal["regression", "improvement", "same", "not comparable"]
 
@@ -112,19 +112,15 @@ class Comparison:
             members = [row for row in self.rows if row.capability == capability]
             cells = [_cell([row for row in members if row.kind == kind]) for kind in self._kinds]
             table.append([capability, *cells])
-        widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))]
-        told = [_line(row) for row in self.rows if row.verdict != "same"]
+        changes = [_line(row) for row in self.rows if row.verdict != "same"]
         summary = (
             f"{self.names[0]} → {self.names[1]}: {len(self.regressions)} worse, "
             f"{len(self.improvements)} better of {len(self.rows)} tests (all verdicts at {self.alpha:.3g})"
         )
         return [
-            *(
-                "  ".join(text.ljust(w) for text, w in zip(line, widths, strict=True)).rstrip()
-                for line in table
-            ),
+            *aligned(table),
             "",
-            *told,
+            *changes,
             summary,
         ]
 
@@ -143,8 +139,8 @@ def _cell(rows: Sequence[Compared]) -> str:
     was, now = (_told([getattr(row, side) for row in compared]) for side in ("champion", "challenger"))
     worse = sum(row.verdict == "regression" for row in compared)
     better = sum(row.verdict == "improvement" for row in compared)
-    told = [f"▲ {worse} worse"] * (worse > 0) + [f"▼ {better} better"] * (better > 0)
-    return f"{was} → {now} {', '.join(told) or '='}"
+    marks = [f"▲ {worse} worse"] * (worse > 0) + [f"▼ {better} better"] * (better > 0)
+    return f"{was} → {now} {', '.join(marks) or '='}"
 
 
 def _told(outcomes: Sequence[Outcome]) -> str:

@@ -64,13 +64,6 @@ def counted_metrics(
     minute, as if all of its records said the same: wider than those of ``group_metrics``, which looks how
     like they are, if each came in one minute alone.
 
-    Parameters
-    ----------
-    groups
-        Names of the groups that cells number.
-    per_entity
-        Records per entity of labelled ones, shape (groups,); default that of all records.
-
     Examples
     --------
     >>> none, one = np.zeros(4, dtype=bool), np.ones(4)
@@ -93,15 +86,7 @@ def stepped_metrics(
     by: Sequence[str],
     per_entity: Floats | None = None,
 ) -> dict[int, GroupMetrics]:
-    """Metrics of each step that has cells, as :func:`counted_metrics` of these alone.
-
-    All steps are worked out at once.
-
-    Parameters
-    ----------
-    steps
-        Number of each cell's step, shape (cells,).
-    """
+    """Metrics of each step that has cells, as :func:`counted_metrics` of these alone."""
     size = len(groups)
     known, place = np.unique(steps, return_inverse=True)
     stacked = replace(cells, group=place.ravel() * size + cells.group)

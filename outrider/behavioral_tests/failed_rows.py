@@ -44,15 +44,8 @@ def failed_rows(
 ) -> FailedRows:
     """Rows of the cases that failed.
 
-    Parameters
-    ----------
-    tests, outcomes
-        What was run and what came out, matched by suite and name.
-    target
-        Output and label that is learned.
-    weak_labels
-        Also take the changed copies of failed INV cases without a label, labelled with what the model itself
-        said to the unchanged input.
+    ``weak_labels`` also takes changed copies of failed INV cases without a label, labelled with the model's
+    own answer to the unchanged input.
     """
     by_name = {(test.suite, test.name): test for test in tests}
     tables: list[pa.Table] = []
@@ -83,11 +76,11 @@ def failed_rows(
         tables.append(table)
         names += [f"{test.suite}/{test.name}"] * len(rows)
         weak += [bool(is_weak[row]) for row in rows]
-    told = {reason: count for reason, count in left_out.items() if count}
+    reasons = {reason: count for reason, count in left_out.items() if count}
     if not tables:
-        return FailedRows(None, [], np.zeros(0, dtype=np.bool_), told)
+        return FailedRows(None, [], np.zeros(0, dtype=np.bool_), reasons)
     whole = Batch.from_arrow(pa.concat_tables(tables), model="behavior")
-    return FailedRows(whole, names, np.array(weak), told)
+    return FailedRows(whole, names, np.array(weak), reasons)
 
 
 def _labels(
@@ -102,10 +95,10 @@ def _labels(
         if spec.get("expect") == "equal" and spec.get("to") is not None:
             labels = [spec["to"]] * batch.rows
         return labels, np.zeros(batch.rows, dtype=np.bool_)
-    said = f"outputs.{target}"
-    if not weak_labels or examples.original is None or not batch.has(said):
+    output = f"outputs.{target}"
+    if not weak_labels or examples.original is None or not batch.has(output):
         return labels, np.zeros(batch.rows, dtype=np.bool_)
-    answers = batch.arrow(said).to_pylist()
+    answers = batch.arrow(output).to_pylist()
     own = [answers[row] for row in examples.original[case]]
     is_weak = np.array([label is None for label in labels]) & examples.is_copy
     return [mine if weak else label for label, mine, weak in zip(labels, own, is_weak, strict=True)], is_weak

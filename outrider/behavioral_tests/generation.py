@@ -15,9 +15,9 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from outrider.errors import ServerError
-from outrider.http_client import HttpClient
 
-from . import chat
+from .asking.chat import MAX_ANSWER_BYTES, ask_chat
+from .asking.server import ModelServer
 from .suite_file import CaseSource, WrittenCase, WrittenTest
 
 Item: TypeAlias = str | dict[str, Any] | list[Any]
@@ -49,23 +49,8 @@ def candidates(
 ) -> Generated:
     """New, unreviewed cases in the manner of a test.
 
-    Parameters
-    ----------
-    like
-        Its kind, expectation and cases say what is wanted; a test without cases needs ``prompt``.
-    generate
-        Asked once for each right answer that the cases have, and up to twice more while too few come.
-    count
-        Candidates wanted, at most.
-    prompt
-        Added to what the test says of itself.
-    model, at
-        Who was asked and when, for the provenance of each case.
-
-    Raises
-    ------
-    ValueError
-        If ``count`` is not positive, or nothing says what is wanted.
+    ``generate`` is asked once for each right answer that its cases have, and up to twice more while too few
+    come. A test without cases needs a ``prompt``.
     """
     if count < 1:
         raise ValueError(f"count must be >= 1, got {count}")
@@ -127,29 +112,28 @@ def prompt_for(
 
 
 def chat_generator(
-    url: str, model: str, *, key: str | None = None, deadline_s: float = 120.0, temperature: float = 1.0
+    url: str, model: str, *, key_env: str | None = None, deadline_s: float = 120.0, temperature: float = 1.0
 ) -> Generate:
     """Hook for an endpoint that speaks ``chat/completions``.
+
+    Parameters
+    ----------
+    key_env
+        Environment variable with the endpoint's key.
 
     Raises
     ------
     ValueError
         If ``url`` is not http or https.
     """
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"an http:// or https:// address expected, got {url!r}")
-    client = HttpClient(url)
+    server = ModelServer(url, deadline_s=deadline_s, key_env=key_env, max_bytes=MAX_ANSWER_BYTES)
 
     def generate(prompt: str) -> list[Item]:
-        body = {
-            "model": model,
-            "messages": [{"role": "user", "content": prompt}],
-            "temperature": temperature,
-        }
-        try:
-            return parse_items(chat.text_of(chat.post(client, url, body, key=key, deadline_s=deadline_s)))
-        except (OSError, ValueError) as error:
-            raise ServerError(f"{url} gave no cases: {error or type(error).__name__}") from error
+        messages = [{"role": "user", "content": prompt}]
+        reply = ask_chat(server, {"model": model, "messages": messages, "temperature": temperature})
+        if reply.text is None:
+            raise ServerError(f"{server.name} gave no cases: {reply.why}")
+        return parse_items(reply.text)
 
     return generate
 

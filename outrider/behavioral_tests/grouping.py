@@ -41,13 +41,7 @@ def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.in
 
 
 def column_of(batch: Batch, name: str) -> str:
-    """Full name of a grouping column: ``inputs.sex``, else ``attrs.sex``.
-
-    Raises
-    ------
-    KeyError
-        If there is none; the message lists what there is.
-    """
+    """Full name of a grouping column: ``inputs.sex``, else ``attrs.sex``."""
     for full in (name, f"inputs.{name}", f"attrs.{name}"):
         if "." in full and batch.has(full):
             return full

@@ -54,19 +54,10 @@ class ShownTest:
 def html_report(
     outcomes: Sequence[Outcome], *, title: str = "Behavioral tests", comparison: "Comparison | None" = None
 ) -> str:
-    """A self-contained page.
+    """A self-contained page of one model's outcomes.
 
-    Parameters
-    ----------
-    outcomes
-        Of one model; with ``comparison`` those of the challenger.
-    comparison
-        Of two models on the same tests; shown above the tests.
-
-    Returns
-    -------
-    str
-        HTML that makes no request and runs no script but its own.
+    With a ``comparison``, shown first, they are the challenger's. It makes no request and runs no script but
+    its own.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

@@ -38,13 +38,8 @@ def judge(examples: Examples, expectation: Expectation, aggregate: Aggregate = "
 
     What is not applicable is dropped before a case's examples are aggregated; a case with none left is not
     applicable (CheckList's documentation, ``Expect.aggregate``).
-
-    Raises
-    ------
-    ValueError
-        If the expectation does not return what its scope asks for.
     """
-    if examples.batch.rows == 0:  # nobody was asked, so there are no answers for an expectation to look at
+    if examples.batch.rows == 0:  # no answers for an expectation to look at
         return Verdicts(np.full(examples.cases, np.nan), np.full(examples.cases, -1, dtype=np.intp))
     match scope_of(expectation):
         case "row":
@@ -119,8 +114,8 @@ def _aggregated(severity: Floats, case: NDArray[np.intp], cases: int, aggregate:
     return found
 
 
-def _of_suite(told: Any) -> Verdicts:
-    measured = told if isinstance(told, Measured) else Measured(told)
+def _of_suite(verdict: Any) -> Verdicts:
+    measured = verdict if isinstance(verdict, Measured) else Measured(verdict)
     return Verdicts(severities(np.array([measured.severity]), 1), np.array([-1]), measured.measures)
 
 

@@ -1,4 +1,4 @@
-"""Shared parts of INV and DIR: change, ask again, compare.
+"""Invariance and directional tests: change, ask again, compare.
 
 Live, the same happens in two phases, because the process that runs user code owns no model:
 :meth:`Metamorphic.questions` makes the changed copies, somebody asks, :meth:`Metamorphic.judge` compares.
@@ -16,7 +16,7 @@ from outrider.assertions.statistics.bets import check_confidence
 
 from .cases import CasesLike, to_cases
 from .examples import Examples, input_digests
-from .expect import Expectation, severities
+from .expect import Expectation, same, severities
 from .expect.rule import scope_of
 from .judging import Aggregate
 from .outcome import Kind, Outcome
@@ -129,7 +129,7 @@ class Metamorphic:
         """
         if before.rows != after.rows:
             raise ValueError(f"aligned answers expected, got {before.rows} before and {after.rows} after")
-        if before.rows == 0:  # nobody was asked, so there are no answer columns to look at
+        if before.rows == 0:  # no answer columns to look at
             return Judgement(np.zeros(0, dtype=np.bool_), np.zeros(0))
         severity = severities(self.expect(before, after), before.rows)
         return Judgement(severity > 0, severity)
@@ -175,3 +175,68 @@ class Metamorphic:
             If there are no cases: the test has none of its own and none were passed.
         """
         return run(self, predictor, cases=cases, seed=seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class INV(Metamorphic):
+    """Invariance test: ``perturb`` leaves the answer, its ``label``, the same.
+
+    Parameters
+    ----------
+    perturb
+        What changes the input: one of :mod:`outrider.behavioral_tests.perturb`, or any function of
+        (batch, rng) that returns the changed batch. None when the cases are written with their variants:
+        ``cases=[["good film", "good movie"], …]``, the original first.
+    expect
+        See :mod:`outrider.behavioral_tests.expect`.
+    cases
+        As for :class:`MFT`; None for a test that only runs live or on a dataset version.
+    tolerance
+        Largest failure rate that passes.
+    copies
+        Different changed copies of each case; a case fails as ``aggregate`` says of them.
+    aggregate, stop, confidence
+        As for :class:`MFT`.
+    live
+        Share of live records that the service asks about as well, in [0, 1].
+    live_rows_per_s
+        Budget of the live questions in extra rows per second of traffic; ``live`` is then an upper limit.
+    level
+        Of the flags that live failures raise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from outrider.behavioral_tests import perturb
+    >>> def predict(batch):
+    ...     return {"label": np.array([text.islower() for text in batch.column("inputs.text")], dtype=int)}
+    >>> test = INV(cases=["fine", "Fine"], perturb=perturb.text.case(to="upper"), name="test_shout")
+    >>> outcome = test.run(predict)
+    >>> outcome.failures, outcome.cases
+    (1, 2)
+    """
+
+    kind: ClassVar[Kind] = "INV"
+    expect: Expectation = field(default=same("label"), repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DIR(Metamorphic):
+    """Directional test: under ``perturb`` the answer moves as ``expect`` says; see :class:`INV`.
+
+    Examples
+    --------
+    >>> from outrider.behavioral_tests import expect, perturb
+    >>> def predict(batch):
+    ...     return {"price": 100.0 * batch.column("inputs.rooms")}
+    >>> test = DIR(
+    ...     name="test_a_room_more_costs_more",
+    ...     cases=[{"rooms": 2}, {"rooms": 3}],
+    ...     perturb=perturb.column("rooms", lambda rooms, rng: rooms + 1),
+    ...     expect=expect.monotone("price", direction="increasing"),
+    ... )
+    >>> test.run(predict).passed
+    True
+    """
+
+    kind: ClassVar[Kind] = "DIR"

@@ -21,7 +21,7 @@ from outrider.data_files import flat_parts, is_json, json_rows, one_table
 from outrider.errors import ConfigError
 
 from .predictions import Columns
-from .suite_file.writing import atomically
+from .suite_file.written import atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,11 +35,6 @@ def read_predictions(path: Path) -> Columns:
     ``.txt`` is one of CheckList's formats, told apart by what is in it, as outputs ``label`` and ``probs``.
     Tables (CSV, Parquet, Arrow) and JSON lines have a column per output; ``probs[0]``, ``probs[1]``, … are
     put together. JSON lines may nest (``{"inputs": {…}, "outputs": {…}}``).
-
-    Raises
-    ------
-    ConfigError
-        If the file is of another kind, or a line has other columns than the first; naming the line.
     """
     try:
         if path.name.lower().removesuffix(".gz").endswith(".txt"):
@@ -58,11 +53,6 @@ def write_examples(asked: Sequence[tuple[str, str, Batch]], path: Path) -> int:
     ``.txt`` has one text per line, line breaks within it as spaces (CheckList's form), and so needs examples
     of one text field each. The others have the columns ``suite``, ``test``, ``id`` and ``inputs.*``, by which
     the predictions are checked when they come back with them.
-
-    Raises
-    ------
-    ConfigError
-        If the file is of another kind, or an example is not one text.
     """
     kind = _kind(path)
     if kind == ".txt":
@@ -194,13 +184,7 @@ def _check_columns(tokens: list[list[str]]) -> None:
 
 
 def _of_probabilities(values: NDArray[np.float64]) -> Columns | None:
-    """Answers of lines that hold probabilities alone; None where a class stands before them.
-
-    Raises
-    ------
-    ValueError
-        Naming the first line that is neither.
-    """
+    """Answers of lines that hold probabilities alone; None where a class stands before them."""
     are_rates = ((values >= 0) & (values <= 1)).all(axis=1)
     if values.shape[1] == 1:
         if not are_rates.all():

@@ -36,23 +36,8 @@ def asked_by(suites: Sequence["Suite"], *, seed: int = 0) -> list[tuple[str, str
 def recorded(suites: Sequence["Suite"], columns: Columns, *, seed: int = 0) -> Predictor:
     """Predictor of answers in ``columns`` to the examples of ``suites``.
 
-    Parameters
-    ----------
-    columns
-        One row per example in the order of :func:`asked_by`: outputs by name, and where there are columns
-        ``inputs.*``, ``suite``, ``test`` or ``id``, those must be what is asked.
-    seed
-        The one that the examples were written with; it is part of the perturbations.
-
-    Raises
-    ------
-    ConfigError
-        If there are more or fewer rows than examples, or a row is about another example; naming the line.
-
-    Notes
-    -----
-    An example is found by its inputs and its id. Where a suite asks exactly the same twice and the answers
-    differ, they are given in the order of the file.
+    One row per example in the order of :func:`asked_by`; columns ``inputs.*``, ``suite``, ``test`` and ``id``
+    must be as asked. Answers to examples that are exactly the same are given in the order of the file.
     """
     import pandas as pd
 
@@ -107,12 +92,12 @@ def _keys(batch: Batch) -> NDArray[np.uint64]:
 def _check(asked: Sequence[tuple[str, str, Batch]], columns: Columns) -> None:
     start = 0
     for suite, test, batch in asked:
-        told = {"suite": [suite] * batch.rows, "test": [test] * batch.rows}
+        names = {"suite": [suite] * batch.rows, "test": [test] * batch.rows}
         for name, values in columns.items():
             if name not in CHECKED and not name.startswith("inputs."):
                 continue
-            if name in told:
-                expected: list[Any] = told[name]
+            if name in names:
+                expected: list[Any] = names[name]
             else:
                 expected = plain(batch.arrow(name), name) if batch.has(name) else [None] * batch.rows
             given = values[start : start + batch.rows].tolist()

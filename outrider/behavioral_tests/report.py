@@ -97,7 +97,12 @@ def matrix_lines(outcomes: Sequence[Outcome]) -> list[str]:
     table = [["capability", *used]]
     for capability, cells in matrix(outcomes).items():
         table.append([capability, *(str(cells[kind]) if kind in cells else "-" for kind in used)])
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return aligned(table)
+
+
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of texts as lines with columns of one width."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
         for row in table

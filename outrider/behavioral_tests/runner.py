@@ -1,16 +1,14 @@
 """Runner of suite files, for ``outrider test`` and the promotion gate."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from outrider.assertions import Batch, Predictor
 from outrider.errors import ConfigError
 
 from .outcome import Outcome
-from .running import run_safely
-from .suite import BehavioralTest, Suite, load_suite
+from .suite import Suite, load_suite
 from .suite_file import SUFFIX
 
 PASSED, FAILED, UNANSWERED, NOTHING = 0, 1, 4, 5  # exit codes of the command line
@@ -20,12 +18,6 @@ def find_suites(paths: Sequence[Path]) -> list[Suite]:
     """Suites of files, and of ``test_*.py`` and ``*.suite.json`` below folders.
 
     Each file counts once. Hidden folders and virtual environments are left alone, as pytest leaves them.
-
-    Raises
-    ------
-    ConfigError
-        If a path does not exist, a file cannot be executed, or two tests have one name in suites of one name:
-        their outcomes could not be told apart.
     """
     files: dict[Path, Path] = {}
     for path in paths:
@@ -60,17 +52,6 @@ def suite_files(path: Path) -> list[Path]:
         matching = (name for name in names if fnmatchcase(name, "test_*.py") or name.endswith(SUFFIX))
         found += [Path(place) / name for name in matching]
     return sorted(found)
-
-
-def run_tests(
-    tests: Iterable[BehavioralTest], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
-) -> list[Outcome]:
-    """Outcomes of tests with cases of their own, or ``cases``."""
-    return [
-        run_safely(test, predictor, cases=cases if test.cases is None else None, seed=seed)
-        for test in tests
-        if test.cases is not None or cases is not None
-    ]
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:

@@ -1,6 +1,7 @@
 """Runs one test against one model: examples, answers, verdicts, outcome."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -144,6 +145,17 @@ def run_safely(test: Declared, predictor: Predictor, *, cases: Batch | None = No
         return failed_to_run(test, error)
 
 
+def run_tests(
+    tests: Iterable[Declared], predictor: Predictor, *, cases: Batch | None = None, seed: int = 0
+) -> list[Outcome]:
+    """Outcomes of tests with cases of their own, or ``cases``."""
+    return [
+        run_safely(test, predictor, cases=cases if test.cases is None else None, seed=seed)
+        for test in tests
+        if test.cases is not None or cases is not None
+    ]
+
+
 def outcome_of(
     test: Declared,
     answered: Examples,
@@ -154,12 +166,7 @@ def outcome_of(
 ) -> Outcome:
     """Outcome of the verdicts on answered examples.
 
-    Parameters
-    ----------
-    planned
-        Cases that the test has, where not all of them may have been asked.
-    numbers
-        Number within the test of each case that was.
+    Of ``planned`` cases those of ``numbers`` were asked; all by default.
     """
     severity = verdicts.severity
     judged = int((~np.isnan(severity)).sum())
@@ -199,9 +206,8 @@ def outcome_of(
 
 def failed_to_run(test: Declared, error: BaseException) -> Outcome:
     """Outcome of a test that could not be run."""
-    told = f"{type(error).__name__}: {error}"
     return Outcome(
         name=test.name, kind=test.kind, capability=test.capability, description=test.description,
         cases=0, failures=0, not_applicable=0, tolerance=test.tolerance, rate=0.0, low=0.0, high=1.0,
-        examples=(), suite=test.suite, revision=test.revision, error=told,
+        examples=(), suite=test.suite, revision=test.revision, error=f"{type(error).__name__}: {error}",
     )  # fmt: skip

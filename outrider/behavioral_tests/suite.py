@@ -13,12 +13,10 @@ from outrider.assertions.texts.syntax import text_of
 from outrider.errors import ConfigError, check_name
 from outrider.user_code import load_file
 
-from .dir import DIR
-from .inv import INV
-from .metamorphic import Metamorphic
+from .metamorphic import DIR, INV, Metamorphic
 from .mft import MFT
 from .outcome import Outcome
-from .running import run_safely
+from .running import run_tests
 from .suite_file import SUFFIX, candidates_of, read_written, runnable
 
 BehavioralTest: TypeAlias = MFT | INV | DIR
@@ -31,7 +29,7 @@ class Suite:
     name: str
     tests: tuple[BehavioralTest, ...]
     candidates: int = 0
-    """Cases in its file that nobody has reviewed; they are in none of the tests."""
+    """Unreviewed cases in its file; they are in none of the tests."""
 
     def __post_init__(self) -> None:
         names = [test.name for test in self.tests]
@@ -62,13 +60,7 @@ class Suite:
             Records (a dataset version) for the INV and DIR tests that have no cases of their own; without it
             those are left out, because they can only run live.
         """
-        outcomes = []
-        for test in self.tests:
-            if test.cases is not None:
-                outcomes.append(run_safely(test, predictor, seed=seed))
-            elif cases is not None:
-                outcomes.append(run_safely(test, predictor, cases=cases, seed=seed))
-        return tuple(outcomes)
+        return tuple(run_tests(self.tests, predictor, cases=cases, seed=seed))
 
 
 def load_suite(path: Path | str) -> Suite:

@@ -25,8 +25,7 @@ def backup(
     Exit code 1 when objects in the folder are damaged.
     """
     from outrider.dataops.access.private_files import keep_files_private
-    from outrider.dataops.backup.backup import back_up
-    from outrider.dataops.backup.known import note_backup
+    from outrider.dataops.backup.backup import back_up, note_backup
     from outrider.dataops.state.database import now_us
     from outrider.monitor.settings.config import accepted_settings, find_config
 

@@ -190,7 +190,7 @@ def _size(path: Path) -> int:
 
 def _damage(journal: Path) -> dict[str, Any]:
     """Blocks that are no longer what was written, and how many were looked at."""
-    from outrider.dataops.journal.damage import find_damage
+    from outrider.dataops.journal.journal import find_damage
 
     found = find_damage(journal)
     return {"checked_blocks": found.checked, "damaged_blocks": found.blocks}

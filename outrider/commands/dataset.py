@@ -91,7 +91,7 @@ def import_file(
 
     Such as the training data to replay; columns are named as in the model.
     """
-    from outrider.commands.tables import read_table, table_options, to_ipc
+    from .tables import read_table, table_options, to_ipc
 
     body = to_ipc(read_table(file, table_options(delimiter, decimal, text)))
     _committed(
@@ -150,8 +150,8 @@ def rows(
 
     The ending of the file says which. Rows are written as they come, never all of them held.
     """
-    from outrider.commands.export import check_format
-    from outrider.commands.tables import write_batches
+    from .export import check_format
+    from .tables import write_batches
 
     check_format(output, "--output")
     chosen = [column for text in columns or () for column in text.split(",") if column]

@@ -57,7 +57,8 @@ def streamed_rows(
 def rows_of(api: Api, version: dict[str, Any], part: str | None = None) -> "Batch":
     """Rows of a dataset version, or of one part."""
     from outrider.assertions import Batch
-    from outrider.commands.tables import from_ipc
+
+    from .tables import from_ipc
 
     path = f"/v1/datasets/{version['dataset']}/versions/{version['number']}/rows"
     return Batch.from_arrow(from_ipc(api.get_bytes(path, part=part)))

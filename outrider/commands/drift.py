@@ -109,7 +109,7 @@ def drift(
 
 
 def _page(told: dict[str, Any]) -> str:
-    from outrider.monitor.web.drift_page import drift_page
+    from outrider.monitor.views.drift.chart import drift_page
 
     return drift_page(told)
 

@@ -150,7 +150,7 @@ def accept(
 
 
 def _keep(proposals: "list[Proposal]", path: Path) -> bool:
-    from outrider.dataops.learned.assertion_files import accept as accept_into
+    from outrider.dataops.learned.proposals import accept as accept_into
 
     return accept_into(proposals, path)
 

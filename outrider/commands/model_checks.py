@@ -140,7 +140,7 @@ def score_warnings(settings: "Settings", name: str) -> Iterator[str]:
     """Stored scores that rather are of a class than of the answer."""
     if settings.models[name].score_of != "answer":
         return
-    from outrider.monitor.queries.series.performance import stored_convention
+    from outrider.monitor.views.series.performance import stored_convention
 
     with opened_state(settings) as engine:
         if engine is None:

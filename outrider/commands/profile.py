@@ -71,7 +71,7 @@ def _of_rows(file: Path | None, dataset: str | None, options: "TableOptions") ->
     from outrider.assertions.batch.schema import is_part
     from outrider.assertions.profiling import Profile, ProfileLayout
     from outrider.dataset_reference import load_dataset
-    from outrider.monitor.queries.profiles import column_reports
+    from outrider.monitor.views.profiles.reader import column_reports
 
     rows = load_dataset(dataset) if dataset is not None else _table(Path(str(file)), options)
     found = Profile.of(rows, layout := ProfileLayout.fit(rows))

@@ -118,7 +118,7 @@ def _version(each: Mapping[str, Any]) -> dict[str, Any]:
 
 def _page(found: Mapping[str, Any]) -> str:
     """The report as one HTML file that needs nothing else."""
-    from outrider.monitor.web.agreement_page import view_of
+    from outrider.monitor.views.agreement.page import view_of
     from outrider.monitor.web.rendering import Pages
 
     trials = [view_of(test) for test in found["shadow_tests"]]

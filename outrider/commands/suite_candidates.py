@@ -1,7 +1,6 @@
 """``outrider test generate`` and ``review``: language model's cases, people's judgement."""
 
 import json as json_format
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +47,7 @@ def generate(
     if like is None and not prompt:
         raise typer.BadParameter("--like or --prompt is needed: what the cases are about")
     try:
-        hook = chat_generator(endpoint, model, key=os.environ.get(key_env))
+        hook = chat_generator(endpoint, model, key_env=key_env)
     except ValueError as error:
         raise typer.BadParameter(f"--endpoint: {error}") from error
     found = [

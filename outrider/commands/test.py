@@ -12,7 +12,7 @@ from outrider.behavioral_tests import Outcome, Suite, report, runner
 from outrider.behavioral_tests.compare import compare_models
 from outrider.behavioral_tests.comparison import Comparison
 from outrider.behavioral_tests.html_report import html_report
-from outrider.behavioral_tests.running import Stop
+from outrider.behavioral_tests.running import Stop, run_tests
 from outrider.dataset_reference import load_dataset
 from outrider.model_reference import load_predictor
 
@@ -140,7 +140,7 @@ def run(
             outcomes = [row.challenger for row in comparison.rows if row.challenger is not None]
         else:
             predictor = predictor_of(model, predictions, suites, seed=seed)
-            outcomes = runner.run_tests(seen, predictor, cases=cases, seed=seed)
+            outcomes = run_tests(seen, predictor, cases=cases, seed=seed)
         if keep_failed is not None:
             save_failed(chosen, outcomes, keep_failed)
         if failed_to is not None:

@@ -13,8 +13,7 @@ from typing import Any
 from outrider.monitor.metrics.catalogue import BY_SAMPLE, CATALOGUE
 
 from .alerts import ALERTS, Alert
-from .panel import Panel
-from .panels import ROWS
+from .panels import ROWS, Panel
 
 GENERATED = Path(__file__).parent / "generated"
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -26,19 +25,19 @@ def dashboard() -> dict[str, Any]:
     """The Grafana dashboard as its JSON model."""
     panels: list[dict[str, Any]] = []
     y = 0
-    for row in ROWS:
+    for title, row in ROWS.items():
         panels.append(
             {
                 "type": "row",
                 "id": len(panels) + 1,
-                "title": row.title,
+                "title": title,
                 "collapsed": False,
                 "gridPos": {"x": 0, "y": y, "w": 24, "h": 1},
                 "panels": [],
             }
         )
         x, y = 0, y + 1
-        for panel in row.panels:
+        for panel in row:
             if x + panel.width > 24:
                 x, y = 0, y + _HEIGHT
             position = {"x": x, "y": y, "w": panel.width, "h": _HEIGHT}
@@ -184,10 +183,10 @@ def _meaning(alert: Alert) -> str:
 
 def expressions() -> Iterator[tuple[str, str]]:
     """Every PromQL expression with the name of its panel or alert."""
-    for row in ROWS:
-        for panel in row.panels:
+    for title, row in ROWS.items():
+        for panel in row:
             for expr, _ in panel.queries:
-                yield f"{row.title} / {panel.title}", expr
+                yield f"{title} / {panel.title}", expr
     for alert in ALERTS:
         yield alert.name, alert.expr
 

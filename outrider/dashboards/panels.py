@@ -1,525 +1,414 @@
-"""Rows of panels of the Grafana dashboard, each with its queries."""
+"""Panels of the Grafana dashboard by row, each with its queries."""
 
-from .health_panels import HEALTH
-from .panel import EACH, MODEL, Panel, PanelRow, grouped, per_1000, quantile, rate
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
-ROWS: tuple[PanelRow, ...] = (
-    PanelRow(
-        "Traffic",
-        (
-            Panel(
-                "Records accepted",
-                "Acknowledged records per second: they are on disk.",
-                ((rate("outrider_records_accepted_total", "model"), "{{model}}"),),
-                unit="reqps",
-            ),
-            Panel(
-                "Records refused",
-                "Refused at intake, per second, by reason.",
-                ((rate("outrider_records_rejected_total", "reason", where=""), "{{reason}}"),),
-                unit="reqps",
-            ),
-            Panel(
-                "Commit time",
-                "One durable group commit of the journal.",
-                (
-                    (quantile(0.5, "outrider_commit_seconds"), "p50"),
-                    (quantile(0.99, "outrider_commit_seconds"), "p99"),
-                ),
-                unit="s",
-            ),
-            Panel(
-                "Intake",
-                "Bytes of request bodies after decompression.",
-                ((f"sum(rate(outrider_intake_bytes_total{EACH}))", "bytes"),),
-                unit="Bps",
-            ),
-            Panel(
-                "Responses",
-                "Responses of the intake routes per second.",
-                ((rate("outrider_responses_total", "route, status", where=""), "{{route}} {{status}}"),),
-                unit="reqps",
-            ),
-            Panel(
-                "Connections",
-                "Open connections, and those closed per second by cause.",
-                (
-                    ("sum(outrider_connections)", "open"),
-                    (rate("outrider_connections_closed_total", "cause", where=""), "closed: {{cause}}"),
-                ),
-            ),
-            Panel(
-                "Repeats",
-                "Duplicates are counted once; of a conflict the first stands.",
-                (
-                    (rate("outrider_records_duplicate_total", "model"), "{{model}} duplicates"),
-                    (rate("outrider_records_conflict_total", "model"), "{{model}} conflicts"),
-                ),
-                unit="reqps",
-            ),
-            Panel(
-                "Redacted",
-                "Values replaced before they were written; records left out of agreement with the replica.",
-                (
-                    (rate("outrider_redacted_values_total", "model, kind"), "{{model}} {{kind}}"),
-                    (rate("outrider_records_redacted_total", "model"), "{{model}} records left out"),
-                ),
-            ),
-            Panel(
-                "Requests and responses joined",
-                "What became of requests and responses that came apart.",
-                ((rate("outrider_halves_total", "model, outcome"), "{{model}} {{outcome}}"),),
-                unit="reqps",
-            ),
-            Panel(
-                "Spans and log records",
-                "What OpenTelemetry's exporters sent, and what became of it.",
-                ((rate("outrider_otlp_items_total", "signal, outcome"), "{{signal}} {{outcome}}"),),
-                unit="reqps",
-            ),
+Kind = Literal["timeseries", "stat", "table"]
+Unit = Literal["short", "s", "bytes", "Bps", "percentunit", "reqps", "none"]
+Query: TypeAlias = tuple[str, str]
+"""PromQL and its legend."""
+
+MODEL = 'model=~"$model"'
+EACH = "[$__rate_interval]"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One panel of a row of 24 columns."""
+
+    title: str
+    description: str
+    unit: Unit = "short"
+    width: int = 8
+    kind: Kind = "timeseries"
+    queries: tuple[Query, ...] = ()
+
+    def shows(self, *queries: Query) -> "Panel":
+        """The panel with its queries."""
+        return replace(self, queries=queries)
+
+
+def rate(metric: str, by: str, name: str = "", *, where: str = MODEL) -> Query:
+    """Increase of a counter per second; labels and ``name`` are its legend."""
+    return f"sum by ({by}) (rate(outrider_{metric}{{{where}}}{EACH}))", _legend(by, name)
+
+
+def hourly(metric: str, by: str, name: str = "") -> Query:
+    """Increase of a counter in the last hour."""
+    return f"sum by ({by}) (increase(outrider_{metric}{{{MODEL}}}[1h]))", _legend(by, name)
+
+
+def latest(how: Literal["sum", "min", "max"], metric: str, by: str, name: str = "") -> Query:
+    """Sum, least or most of a metric of the chosen models."""
+    return f"{how} by ({by}) (outrider_{metric}{{{MODEL}}})", _legend(by, name)
+
+
+def quantile(q: float, metric: str, by: str = "", *, where: str = "") -> Query:
+    """Quantile of a histogram, by a label."""
+    labels = f"le, {by}" if by else "le"
+    counts = f"sum by ({labels}) (rate(outrider_{metric}_bucket{{{where}}}{EACH}))"
+    return f"histogram_quantile({q}, {counts})", _legend(by, "") if by else f"p{100 * q:g}"
+
+
+def ratio(above: Query, below: Query, *, times: str = "") -> Query:
+    """One query over another of the same labels."""
+    return f"{times}{above[0]} / {below[0]}", above[1]
+
+
+def per_1000(by: str, role: str) -> str:
+    """Flags per 1,000 judged records of a role, by a label."""
+    where = f'{MODEL}, role="{role}"'
+    flags, judged = (
+        rate("flags_total", f"model, {by}", where=where),
+        rate("records_judged_total", "model", where=where),
+    )
+    return f"1000 * {flags[0]} / on (model) group_left () {judged[0]}"
+
+
+def _legend(by: str, name: str) -> str:
+    if "{{" in name:
+        return name
+    return " ".join([*(f"{{{{{label}}}}}" for label in by.split(", ")), *([name] if name else [])])
+
+
+ROWS: dict[str, tuple[Panel, ...]] = {
+    "Traffic": (
+        Panel("Records accepted", "Acknowledged records per second: they are on disk.", "reqps").shows(
+            rate("records_accepted_total", "model")
+        ),
+        Panel("Records refused", "Refused at intake, per second, by reason.", "reqps").shows(
+            rate("records_rejected_total", "reason", where="")
+        ),
+        Panel("Commit time", "One durable group commit of the journal.", "s").shows(
+            quantile(0.5, "commit_seconds"), quantile(0.99, "commit_seconds")
+        ),
+        Panel("Intake", "Bytes of request bodies after decompression.", "Bps").shows(
+            (f"sum(rate(outrider_intake_bytes_total{EACH}))", "bytes")
+        ),
+        Panel("Responses", "Responses of the intake routes per second.", "reqps").shows(
+            rate("responses_total", "route, status", where="")
+        ),
+        Panel("Connections", "Open connections, and those closed per second by cause.").shows(
+            ("sum(outrider_connections)", "open"),
+            rate("connections_closed_total", "cause", "closed: {{cause}}", where=""),
+        ),
+        Panel("Repeats", "Duplicates are counted once; of a conflict the first stands.", "reqps").shows(
+            rate("records_duplicate_total", "model", "duplicates"),
+            rate("records_conflict_total", "model", "conflicts"),
+        ),
+        Panel(
+            "Redacted",
+            "Values replaced before they were written; records left out of agreement with the replica.",
+        ).shows(
+            rate("redacted_values_total", "model, kind"),
+            rate("records_redacted_total", "model", "records left out"),
+        ),
+        Panel(
+            "Requests and responses joined",
+            "What became of requests and responses that came apart.",
+            "reqps",
+        ).shows(rate("halves_total", "model, outcome")),
+        Panel(
+            "Spans and log records",
+            "What OpenTelemetry's exporters sent, and what became of it.",
+            "reqps",
+        ).shows(rate("otlp_items_total", "signal, outcome")),
+    ),
+    "Flags": (
+        Panel("Flags per 1,000 records, champion", "By assertion.", "short", 12).shows(
+            (per_1000("assertion", "champion"), "{{model}} {{assertion}}")
+        ),
+        Panel(
+            "Flags by slice",
+            "Per 1,000 records of the slice; of the slices that models.NAME.slices names.",
+            "none",
+            12,
+        ).shows(
+            ratio(
+                rate("slice_flags_total", "model, slice"),
+                rate("slice_records_total", "model, slice"),
+                times="1000 * ",
+            )
+        ),
+        Panel("Flags by level", "Flags per second.", "reqps", 6).shows(rate("flags_total", "level")),
+        Panel(
+            "Suspended assertions",
+            "After too many strikes, or by a person; the others go on.",
+            "none",
+            6,
+            "stat",
+        ).shows((f"sum(outrider_assertion_suspended{{{MODEL}}}) or vector(0)", "suspended")),
+        Panel("Windows", "Memory of the windows, and what they hold.", "none", 12).shows(
+            latest("sum", "window_bytes", "model, role", "bytes"),
+            latest("sum", "window_rows", "model, role", "records"),
+            latest("sum", "window_entities", "model, role", "entities"),
+        ),
+        Panel(
+            "Weak labels and late records",
+            "Corrections proposed, and records that came too late for their window, per second.",
+            "reqps",
+            12,
+        ).shows(
+            rate("weak_labels_total", "assertion"),
+            rate("late_records_total", "model", "late"),
+            rate("records_ahead_total", "model", "ahead"),
+        ),
+        Panel(
+            "Open incidents",
+            "Flags of one assertion in one slice since one onset; muted ones are left out.",
+            "none",
+        ).shows(latest("sum", "incidents_open", "model, level")),
+        Panel("Incidents opened", "Per hour.").shows(hourly("incidents_total", "model, level")),
+        Panel(
+            "Flags thinned",
+            "Flags of storms that are counted without their evidence, per second.",
+            "reqps",
+        ).shows(rate("flags_thinned_total", "model, assertion")),
+        Panel(
+            "Values without a name",
+            "Records and labels of which counts fold a stated value into __other__, per second.",
+            "reqps",
+        ).shows(rate("values_folded_total", "model, dimension")),
+        Panel(
+            "Evaluation time",
+            "Seconds per second: the share of a processor that one assertion takes.",
+            "s",
+        ).shows(rate("assertion_seconds_total", "assertion")),
+        Panel("Strikes", "Blocks on which an assertion gave no verdict, in the last hour.").shows(
+            hourly("assertion_strikes_total", "assertion")
         ),
     ),
-    PanelRow(
-        "Flags",
-        (
-            Panel(
-                "Flags per 1,000 records, champion",
-                "By assertion.",
-                ((per_1000("assertion", "champion"), "{{model}} {{assertion}}"),),
-                width=12,
-            ),
-            Panel(
-                "Flags by slice",
-                "Per 1,000 records of the slice; of the slices that models.NAME.slices names.",
-                (
-                    (
-                        f"1000 * sum by (model, slice) (rate(outrider_slice_flags_total{{{MODEL}}}{EACH})) / "
-                        f"sum by (model, slice) (rate(outrider_slice_records_total{{{MODEL}}}{EACH}))",
-                        "{{model}} {{slice}}",
-                    ),
-                ),
-                unit="none",
-                width=12,
-            ),
-            Panel(
-                "Flags by level",
-                "Flags per second.",
-                ((rate("outrider_flags_total", "level"), "{{level}}"),),
-                unit="reqps",
-                width=6,
-            ),
-            Panel(
-                "Suspended assertions",
-                "After too many strikes, or by a person; the others go on.",
-                ((f"sum(outrider_assertion_suspended{{{MODEL}}}) or vector(0)", "suspended"),),
-                kind="stat",
-                unit="none",
-                width=6,
-            ),
-            Panel(
-                "Windows",
-                "Memory of the windows, and what they hold.",
-                (
-                    (grouped("sum", "model, role", "outrider_window_bytes"), "{{model}} {{role}} bytes"),
-                    (grouped("sum", "model, role", "outrider_window_rows"), "{{model}} {{role}} records"),
-                    (
-                        grouped("sum", "model, role", "outrider_window_entities"),
-                        "{{model}} {{role}} entities",
-                    ),
-                ),
-                unit="none",
-                width=12,
-            ),
-            Panel(
-                "Weak labels and late records",
-                "Corrections proposed, and records that came too late for their window, per second.",
-                (
-                    (rate("outrider_weak_labels_total", "assertion"), "{{assertion}}"),
-                    (rate("outrider_late_records_total", "model"), "{{model}} late"),
-                    (rate("outrider_records_ahead_total", "model"), "{{model}} ahead"),
-                ),
-                unit="reqps",
-                width=12,
-            ),
-            Panel(
-                "Open incidents",
-                "Flags of one assertion in one slice since one onset; muted ones are left out.",
-                ((grouped("sum", "model, level", "outrider_incidents_open"), "{{model}} {{level}}"),),
-                unit="none",
-                width=8,
-            ),
-            Panel(
-                "Incidents opened",
-                "Per hour.",
-                (
-                    (
-                        f"sum by (model, level) (increase(outrider_incidents_total{{{MODEL}}}[1h]))",
-                        "{{model}} {{level}}",
-                    ),
-                ),
-                width=8,
-            ),
-            Panel(
-                "Flags thinned",
-                "Flags of storms that are counted without their evidence, per second.",
-                ((rate("outrider_flags_thinned_total", "model, assertion"), "{{model}} {{assertion}}"),),
-                unit="reqps",
-                width=8,
-            ),
-            Panel(
-                "Values without a name",
-                "Records and labels of which counts fold a stated value into __other__, per second.",
-                ((rate("outrider_values_folded_total", "model, dimension"), "{{model}} {{dimension}}"),),
-                unit="reqps",
-                width=8,
-            ),
-            Panel(
-                "Evaluation time",
-                "Seconds per second: the share of a processor that one assertion takes.",
-                ((rate("outrider_assertion_seconds_total", "assertion"), "{{assertion}}"),),
-                unit="s",
-                width=8,
-            ),
-            Panel(
-                "Strikes",
-                "Blocks on which an assertion gave no verdict, in the last hour.",
-                (
-                    (
-                        f"sum by (assertion) (increase(outrider_assertion_strikes_total{{{MODEL}}}[1h]))",
-                        "{{assertion}}",
-                    ),
-                ),
-                width=8,
-            ),
+    "Live behavioral tests": (
+        Panel(
+            "Failure share", "Failures among the questions that applied and were asked.", "percentunit"
+        ).shows(
+            ratio(
+                rate("live_questions_total", "model, test", where=f'{MODEL}, outcome="failed"'),
+                rate("live_questions_total", "model, test", where=f'{MODEL}, outcome=~"passed|failed"'),
+            )
+        ),
+        Panel(
+            "Failure rate, proven",
+            "Bounds that hold at all times together; an alarm is a lower one above what is tolerated.",
+            "percentunit",
+        ).shows((f"outrider_live_test_failure_ratio{{{MODEL}}}", "{{test}} {{figure}}")),
+        Panel(
+            "Questions", "By outcome; shed ones were sampled but not asked for lack of time.", "reqps"
+        ).shows(rate("live_questions_total", "outcome")),
+    ),
+    "Judges": (
+        Panel("Questions to judges", "By outcome; those from the cache cost nothing.", "reqps", 6).shows(
+            rate("judge_questions_total", "judge, outcome")
+        ),
+        Panel("Tokens of judges", "Tokens per second, as the server counts them.", "short", 6).shows(
+            rate("judge_tokens_total", "model, judge")
+        ),
+        Panel("Time of one question", "95th percentile.", "s", 6).shows(
+            quantile(0.95, "judge_seconds", "judge", where=MODEL)
+        ),
+        Panel("Judges behind", "Age of the oldest record that a judge has not passed.", "s", 6).shows(
+            latest("max", "judge_lag_seconds", "model, judge")
         ),
     ),
-    PanelRow(
-        "Live behavioral tests",
-        (
-            Panel(
-                "Failure share",
-                "Failures among the questions that applied and were asked.",
-                (
-                    (
-                        rate(
-                            "outrider_live_questions_total", "model, test", where=f'{MODEL}, outcome="failed"'
-                        )
-                        + " / "
-                        + rate(
-                            "outrider_live_questions_total",
-                            "model, test",
-                            where=f'{MODEL}, outcome=~"passed|failed"',
-                        ),
-                        "{{model}} {{test}}",
-                    ),
-                ),
-                unit="percentunit",
-                width=8,
-            ),
-            Panel(
-                "Failure rate, proven",
-                "Bounds that hold at all times together; an alarm is a lower one above what is tolerated.",
-                ((f"outrider_live_test_failure_ratio{{{MODEL}}}", "{{test}} {{figure}}"),),
-                unit="percentunit",
-                width=8,
-            ),
-            Panel(
-                "Questions",
-                "By outcome; shed ones were sampled but not asked for lack of time.",
-                ((rate("outrider_live_questions_total", "outcome"), "{{outcome}}"),),
-                unit="reqps",
-                width=8,
-            ),
+    "Shadow": (
+        Panel("Flags per 1,000 records, by role", "Champion against challengers.").shows(
+            (per_1000("role", "champion"), "{{model}} champion"),
+            (per_1000("role", "challenger"), "{{model}} challengers"),
+        ),
+        Panel(
+            "From capture to verdict",
+            "Age of a record when its verdicts are committed, and the objective.",
+            "s",
+        ).shows(
+            quantile(0.5, "capture_to_verdict_seconds", where=MODEL),
+            quantile(0.99, "capture_to_verdict_seconds", where=MODEL),
+            latest("max", "slo_seconds", "model", "objective"),
+        ),
+        Panel(
+            "Records by freshness",
+            "Judged in time or over the objective, judged later, or shed; per second.",
+            "reqps",
+        ).shows(rate("slo_records_total", "outcome")),
+        Panel(
+            "Admitted share",
+            "Of the entities whose records are judged; below 1 in overload.",
+            "percentunit",
+        ).shows(latest("min", "admitted_ratio", "model")),
+        Panel(
+            "What is shed", "1 live tests, 2 challengers, 3 judges, 4 records, 5 a backlog; and skips."
+        ).shows(
+            latest("max", "shed_measure", "model"),
+            (f"sum by (model) (increase(outrider_skips_total{{{MODEL}}}{EACH}))", "{{model}} skips"),
+        ),
+        Panel("Skipped records", "That are not judged yet.").shows(
+            latest("sum", "backfill_records", "model")
+        ),
+        Panel("From receipt to verdict", "Until the verdicts of a record are committed.", "s").shows(
+            quantile(0.5, "verdict_delay_seconds", where=MODEL),
+            quantile(0.99, "verdict_delay_seconds", where=MODEL),
+        ),
+        Panel("Age of the oldest waiting record", "0 when none waits.", "s").shows(
+            latest("max", "lag_seconds", "model, role")
+        ),
+        Panel("Backlog", "Records and journal blocks not judged yet.").shows(
+            latest("sum", "lag_records", "model, role", "records"),
+            latest("sum", "lag_blocks", "model, role", "blocks"),
+        ),
+        Panel("Block time by stage, p95", "Where the worker spends its time.", "s").shows(
+            quantile(0.95, "block_seconds", "stage")
+        ),
+        Panel(
+            "Engine duty",
+            "Share of the time that the engine of a trunk is in a forward pass.",
+            "percentunit",
+        ).shows(rate("engine_busy_seconds_total", "model")),
+        Panel(
+            "Forward passes, and what they would be without a shared trunk",
+            "Passes per second, and versions answered by them per second.",
+        ).shows(
+            rate("engine_trunk_forwards_total", "model", "passes"),
+            rate("engine_head_forwards_total", "model", "versions"),
+        ),
+        Panel(
+            "Engines",
+            "Up is 1 at the model of a trunk while all its versions are loaded, 0 at models that run on "
+            "another's trunk; a restart follows a hang or a death.",
+        ).shows(
+            latest("max", "engine_up", "model", "up"),
+            rate("engine_restarts_total", "model, reason", "{{model}} restarts: {{reason}}"),
+            latest("max", "shadows_left_out", "model, role", "versions left out"),
+        ),
+        Panel(
+            "Records at the engines",
+            "Answered per second, waiting, and those that a version is asked about again.",
+        ).shows(
+            latest("max", "owed_records", "model, role", "not answered"),
+            rate("engine_records_total", "model", "per second"),
+            latest("max", "engine_queued_records", "model", "waiting"),
+        ),
+        Panel(
+            "Weights in memory",
+            "As they lie there, and as the versions would take each for itself.",
+            "bytes",
+        ).shows(latest("max", "engine_weights_bytes", "model, counted")),
+        Panel("Versions", "Which version plays which role.", "none", 8, "table").shows(
+            (f"max by (model, role, version) (outrider_model_info{{{MODEL}}})", "")
         ),
     ),
-    PanelRow(
-        "Judges",
-        (
-            Panel(
-                "Questions to judges",
-                "By outcome; those from the cache cost nothing.",
-                ((rate("outrider_judge_questions_total", "judge, outcome"), "{{judge}} {{outcome}}"),),
-                unit="reqps",
-                width=6,
-            ),
-            Panel(
-                "Tokens of judges",
-                "Tokens per second, as the server counts them.",
-                ((rate("outrider_judge_tokens_total", "model, judge"), "{{model}} {{judge}}"),),
-                width=6,
-            ),
-            Panel(
-                "Time of one question",
-                "95th percentile.",
-                ((quantile(0.95, "outrider_judge_seconds", by="judge", where=MODEL), "{{judge}}"),),
-                unit="s",
-                width=6,
-            ),
-            Panel(
-                "Judges behind",
-                "Age of the oldest record that a judge has not passed.",
-                ((grouped("max", "model, judge", "outrider_judge_lag_seconds"), "{{model}} {{judge}}"),),
-                unit="s",
-                width=6,
-            ),
+    "Improvement loop": (
+        Panel("Labels joined", "Per second.", "reqps", 6).shows(
+            rate("labels_joined_total", "model", "joined"),
+            rate("labels_accepted_total", "model", "accepted"),
+        ),
+        Panel("Waiting for a label", "Records put up for labelling.", "short", 6).shows(
+            latest("sum", "label_queue_records", "model")
+        ),
+        Panel("Dataset rows", "Written and quarantined, total.", "short", 6).shows(
+            latest("sum", "dataset_rows_total", "model", "rows"),
+            latest("sum", "quarantined_rows_total", "model", "quarantined"),
+            latest("sum", "dataset_versions_total", "model", "versions"),
+        ),
+        Panel("Webhooks", "Delivery attempts by outcome, and events that wait.", "short", 6).shows(
+            rate("webhook_deliveries_total", "outcome", where=""),
+            ("sum(outrider_outbox_pending)", "waiting"),
+        ),
+        Panel("Retrains", "Jobs that ended, total.", "short", 6).shows(
+            latest("sum", "retrains_total", "model, status")
+        ),
+        Panel("Gate verdicts", "Total.", "short", 6).shows(
+            latest("sum", "gate_verdicts_total", "model, result")
+        ),
+        Panel("Behavioral tests", "By newest outcome, of champion and challengers.", "short", 6).shows(
+            (
+                f"sum by (model, role, status) (outrider_suite_tests{{{MODEL}}}) > 0",
+                "{{model}} {{role}} {{status}}",
+            )
+        ),
+        Panel(
+            "Agreement with the champion",
+            "Of running shadow tests, beyond what the champion disagrees with itself.",
+            "percentunit",
+            6,
+        ).shows((f'outrider_shadow_agreement_ratio{{{MODEL},figure="beyond"}}', "{{model}} {{version}}")),
+        Panel("Shadow tests", "That ended, by what they recommend.", "short", 6).shows(
+            latest("sum", "shadow_tests_total", "model, recommendation")
+        ),
+        Panel(
+            "Records of another version",
+            "Share of the last ten minutes that states another version than the champion's.",
+            "percentunit",
+            6,
+        ).shows(latest("max", "version_mismatch_ratio", "model")),
+        Panel("Watches over champions", "That ended, by outcome.", "short", 6).shows(
+            latest("sum", "watches_total", "model, outcome")
+        ),
+        Panel(
+            "Triggers of retraining",
+            "Runs that they started or suggested, and that a guard held.",
+            "short",
+            6,
+        ).shows(
+            (
+                "sum by (model, trigger, outcome) "
+                f'(outrider_trigger_evaluations_total{{{MODEL},outcome!="quiet"}})',
+                "{{model}} {{trigger}} {{outcome}}",
+            )
+        ),
+        Panel("Retrain time by stage", "Mean of all jobs.", "s", 6).shows(
+            ratio(
+                latest("sum", "retrain_seconds_sum", "stage"),
+                latest("sum", "retrain_seconds_count", "stage"),
+            )
         ),
     ),
-    PanelRow(
-        "Shadow",
-        (
-            Panel(
-                "Flags per 1,000 records, by role",
-                "Champion against challengers.",
-                (
-                    (per_1000("role", "champion"), "{{model}} champion"),
-                    (per_1000("role", "challenger"), "{{model}} challengers"),
-                ),
-            ),
-            Panel(
-                "From capture to verdict",
-                "Age of a record when its verdicts are committed, and the objective.",
-                (
-                    (quantile(0.5, "outrider_capture_to_verdict_seconds", where=MODEL), "p50"),
-                    (quantile(0.99, "outrider_capture_to_verdict_seconds", where=MODEL), "p99"),
-                    (grouped("max", "model", "outrider_slo_seconds"), "{{model}} objective"),
-                ),
-                unit="s",
-            ),
-            Panel(
-                "Records by freshness",
-                "Judged in time or over the objective, judged later, or shed; per second.",
-                ((rate("outrider_slo_records_total", "outcome"), "{{outcome}}"),),
-                unit="reqps",
-            ),
-            Panel(
-                "Admitted share",
-                "Of the entities whose records are judged; below 1 in overload.",
-                ((grouped("min", "model", "outrider_admitted_ratio"), "{{model}}"),),
-                unit="percentunit",
-            ),
-            Panel(
-                "What is shed",
-                "1 live tests, 2 challengers, 3 judges, 4 records, 5 a backlog; and skips.",
-                (
-                    (grouped("max", "model", "outrider_shed_measure"), "{{model}}"),
-                    (f"sum by (model) (increase(outrider_skips_total{{{MODEL}}}{EACH}))", "{{model}} skips"),
-                ),
-            ),
-            Panel(
-                "Skipped records",
-                "That are not judged yet.",
-                ((grouped("sum", "model", "outrider_backfill_records"), "{{model}}"),),
-            ),
-            Panel(
-                "From receipt to verdict",
-                "Until the verdicts of a record are committed.",
-                (
-                    (quantile(0.5, "outrider_verdict_delay_seconds", where=MODEL), "p50"),
-                    (quantile(0.99, "outrider_verdict_delay_seconds", where=MODEL), "p99"),
-                ),
-                unit="s",
-            ),
-            Panel(
-                "Age of the oldest waiting record",
-                "0 when none waits.",
-                ((grouped("max", "model, role", "outrider_lag_seconds"), "{{model}} {{role}}"),),
-                unit="s",
-            ),
-            Panel(
-                "Backlog",
-                "Records and journal blocks not judged yet.",
-                (
-                    (grouped("sum", "model, role", "outrider_lag_records"), "{{model}} {{role}} records"),
-                    (grouped("sum", "model, role", "outrider_lag_blocks"), "{{model}} {{role}} blocks"),
-                ),
-            ),
-            Panel(
-                "Block time by stage, p95",
-                "Where the worker spends its time.",
-                ((quantile(0.95, "outrider_block_seconds", by="stage"), "{{stage}}"),),
-                unit="s",
-            ),
-            Panel(
-                "Engine duty",
-                "Share of the time that the engine of a trunk is in a forward pass.",
-                ((rate("outrider_engine_busy_seconds_total", "model"), "{{model}}"),),
-                unit="percentunit",
-            ),
-            Panel(
-                "Forward passes, and what they would be without a shared trunk",
-                "Passes per second, and versions answered by them per second.",
-                (
-                    (rate("outrider_engine_trunk_forwards_total", "model"), "{{model}} passes"),
-                    (rate("outrider_engine_head_forwards_total", "model"), "{{model}} versions"),
-                ),
-            ),
-            Panel(
-                "Engines",
-                "Up is 1 at the model of a trunk while all its versions are loaded, 0 at models that run on "
-                "another's trunk; a restart follows a hang or a death.",
-                (
-                    (grouped("max", "model", "outrider_engine_up"), "{{model}} up"),
-                    (
-                        rate("outrider_engine_restarts_total", "model, reason"),
-                        "{{model}} restarts: {{reason}}",
-                    ),
-                    (
-                        grouped("max", "model, role", "outrider_shadows_left_out"),
-                        "{{model}} {{role}} versions left out",
-                    ),
-                ),
-            ),
-            Panel(
-                "Records at the engines",
-                "Answered per second, waiting, and those that a version is asked about again.",
-                (
-                    (
-                        grouped("max", "model, role", "outrider_owed_records"),
-                        "{{model}} {{role}} not answered",
-                    ),
-                    (rate("outrider_engine_records_total", "model"), "{{model}} per second"),
-                    (grouped("max", "model", "outrider_engine_queued_records"), "{{model}} waiting"),
-                ),
-            ),
-            Panel(
-                "Weights in memory",
-                "As they lie there, and as the versions would take each for itself.",
-                (
-                    (
-                        grouped("max", "model, counted", "outrider_engine_weights_bytes"),
-                        "{{model}} {{counted}}",
-                    ),
-                ),
-                unit="bytes",
-            ),
-            Panel(
-                "Versions",
-                "Which version plays which role.",
-                ((grouped("max", "model, role, version", "outrider_model_info"), ""),),
-                kind="table",
-                unit="none",
-            ),
+    "Health": (
+        Panel("Processes", "1 while a process reports.", "none", 8, "stat").shows(
+            ("max by (process) (outrider_process_up)", "{{process}}")
         ),
-    ),
-    PanelRow(
-        "Improvement loop",
-        (
-            Panel(
-                "Labels joined",
-                "Per second.",
-                (
-                    (rate("outrider_labels_joined_total", "model"), "{{model}} joined"),
-                    (rate("outrider_labels_accepted_total", "model"), "{{model}} accepted"),
-                ),
-                unit="reqps",
-                width=6,
-            ),
-            Panel(
-                "Waiting for a label",
-                "Records put up for labelling.",
-                ((grouped("sum", "model", "outrider_label_queue_records"), "{{model}}"),),
-                width=6,
-            ),
-            Panel(
-                "Dataset rows",
-                "Written and quarantined, total.",
-                (
-                    (grouped("sum", "model", "outrider_dataset_rows_total"), "{{model}} rows"),
-                    (grouped("sum", "model", "outrider_quarantined_rows_total"), "{{model}} quarantined"),
-                    (grouped("sum", "model", "outrider_dataset_versions_total"), "{{model}} versions"),
-                ),
-                width=6,
-            ),
-            Panel(
-                "Webhooks",
-                "Delivery attempts by outcome, and events that wait.",
-                (
-                    (rate("outrider_webhook_deliveries_total", "outcome", where=""), "{{outcome}}"),
-                    ("sum(outrider_outbox_pending)", "waiting"),
-                ),
-                width=6,
-            ),
-            Panel(
-                "Retrains",
-                "Jobs that ended, total.",
-                ((grouped("sum", "model, status", "outrider_retrains_total"), "{{model}} {{status}}"),),
-                width=6,
-            ),
-            Panel(
-                "Gate verdicts",
-                "Total.",
-                ((grouped("sum", "model, result", "outrider_gate_verdicts_total"), "{{model}} {{result}}"),),
-                width=6,
-            ),
-            Panel(
-                "Behavioral tests",
-                "By newest outcome, of champion and challengers.",
-                (
-                    (
-                        f"sum by (model, role, status) (outrider_suite_tests{{{MODEL}}}) > 0",
-                        "{{model}} {{role}} {{status}}",
-                    ),
-                ),
-                width=6,
-            ),
-            Panel(
-                "Agreement with the champion",
-                "Of running shadow tests, beyond what the champion disagrees with itself.",
-                ((f'outrider_shadow_agreement_ratio{{{MODEL},figure="beyond"}}', "{{model}} {{version}}"),),
-                unit="percentunit",
-                width=6,
-            ),
-            Panel(
-                "Shadow tests",
-                "That ended, by what they recommend.",
-                (
-                    (
-                        grouped("sum", "model, recommendation", "outrider_shadow_tests_total"),
-                        "{{model}} {{recommendation}}",
-                    ),
-                ),
-                width=6,
-            ),
-            Panel(
-                "Records of another version",
-                "Share of the last ten minutes that states another version than the champion's.",
-                ((f"max by (model) (outrider_version_mismatch_ratio{{{MODEL}}})", "{{model}}"),),
-                unit="percentunit",
-                width=6,
-            ),
-            Panel(
-                "Watches over champions",
-                "That ended, by outcome.",
-                ((grouped("sum", "model, outcome", "outrider_watches_total"), "{{model}} {{outcome}}"),),
-                width=6,
-            ),
-            Panel(
-                "Triggers of retraining",
-                "Runs that they started or suggested, and that a guard held.",
-                (
-                    (
-                        "sum by (model, trigger, outcome) "
-                        f'(outrider_trigger_evaluations_total{{{MODEL},outcome!="quiet"}})',
-                        "{{model}} {{trigger}} {{outcome}}",
-                    ),
-                ),
-                width=6,
-            ),
-            Panel(
-                "Retrain time by stage",
-                "Mean of all jobs.",
-                (
-                    (
-                        grouped("sum", "stage", "outrider_retrain_seconds_sum")
-                        + " / "
-                        + grouped("sum", "stage", "outrider_retrain_seconds_count"),
-                        "{{stage}}",
-                    ),
-                ),
-                unit="s",
-                width=6,
-            ),
+        Panel(
+            "Paused or refused",
+            "1 while shadow models or live tests are paused, or a configuration was refused.",
+            "none",
+            8,
+            "stat",
+        ).shows(
+            latest("max", "paused", "model, what"),
+            ("max(outrider_config_refused)", "configuration refused"),
+            ("sum(increase(outrider_clock_steps_total[1h]))", "clock set in the last hour"),
         ),
+        Panel("Build", "Versions in use.", "none", 8, "table").shows(
+            ("max by (version, python) (outrider_build_info)", "")
+        ),
+        Panel("Memory", "Resident.", "bytes", 6).shows(
+            ("sum by (process) (outrider_resident_bytes)", "{{process}}")
+        ),
+        Panel("Processor", "Cores in use.", "short", 6).shows(
+            (f"sum by (process) (rate(outrider_cpu_seconds_total{EACH}))", "{{process}}")
+        ),
+        Panel("Disk", "Journal, its limit, and free space.", "bytes", 6).shows(
+            ("max(outrider_journal_bytes)", "journal"),
+            ("max(outrider_journal_limit_bytes)", "limit"),
+            ("max(outrider_disk_free_bytes)", "free"),
+            ("max(outrider_queue_bytes)", "queue"),
+        ),
+        Panel(
+            "Expired", "Records per hour whose payload expired, and whose rows left state.db.", "none", 6
+        ).shows(
+            hourly("payloads_expired_total", "model", "payloads"),
+            hourly("records_expired_total", "model", "rows"),
+        ),
+        Panel("Uptime", "Since each process started.", "s", 6).shows(
+            ("time() - max by (process) (outrider_start_timestamp_seconds)", "{{process}}")
+        ),
+        Panel("Dead letters", "Records that could not be used, total.", "short", 12).shows(
+            latest("sum", "dead_letters_total", "model, reason")
+        ),
+        Panel(
+            "Folded label values",
+            "Values counted under __other__ because a metric's label had too many; 0 is right.",
+            "none",
+            12,
+            "stat",
+        ).shows(("sum(outrider_label_values_folded_total) or vector(0)", "folded")),
     ),
-    HEALTH,
-)
+}

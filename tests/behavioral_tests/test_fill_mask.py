@@ -9,7 +9,7 @@ import pytest
 
 from outrider.behavioral_tests import template
 from outrider.behavioral_tests.suggestions import FillMask
-from outrider.behavioral_tests.suggestions.contexts import contexts
+from outrider.behavioral_tests.suggestions.fill_mask import contexts
 from tests.requirements import require_package
 
 WORDS = ["film", "food", "really", "very", "good", "bad", "great", "an", "a", "the", "was", "is", "this"]

@@ -99,16 +99,17 @@ def test_answers_of_many_forms_are_read(text: str, items: list[str]) -> None:
     assert parse_items(text) == items
 
 
-def test_an_endpoint_is_asked_with_its_key_and_its_failures_are_told() -> None:
+def test_an_endpoint_is_asked_with_its_key_and_its_failures_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY_OF_THIS_TEST", "k")
     with chat_server(lambda prompt: '["a", "b"]') as server:
-        assert chat_generator(server.url, "m", key="k")("?") == ["a", "b"]
+        assert chat_generator(server.url, "m", key_env="A_KEY_OF_THIS_TEST")("?") == ["a", "b"]
         assert server.keys == ["Bearer k"]
         assert server.bodies[0]["model"] == "m"
     with chat_server(lambda prompt: "503 busy") as server, pytest.raises(ServerError, match="503"):
         chat_generator(server.url, "m")("?")
     with chat_server(lambda prompt: "302 there") as server:
         with pytest.raises(ServerError, match="302"):
-            chat_generator(server.url, "m", key="k")("?")
+            chat_generator(server.url, "m", key_env="A_KEY_OF_THIS_TEST")("?")
         assert len(server.keys) == 1
     with pytest.raises(ServerError, match="gave no cases"):
         chat_generator("http://127.0.0.1:9/v1", "m")("?")

@@ -35,19 +35,16 @@ from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import open_database, write
 from outrider.dataset_reference import load_dataset
 from outrider.errors import ConfigError, GateRefused, NotFound, OutriderError, ServerError
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.jobs import job_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import Keyring
-from outrider.monitor.http.route_scopes import RouteScopes
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
-from outrider.monitor.web.data_docs_page import data_docs_routes
 from tests.databases import migrated_for
 from tests.gate_evidence import kept_evidence
 from tests.model_sources import section_source
+from tests.monitor.services import every_app
 from tests.running_jobs import run_until
+from tests.scopes import every_scope
 
 CONFIG = """
 [models.m]
@@ -100,15 +97,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     trainer = threading.Thread(target=run_until, args=(shop,))
     keyring = Keyring.of_folder(folder)
-    application = build_app(
-        fault=lambda: None,
-        routers=[
-            data_routes(engine, settings, objects),
-            data_docs_routes(engine, objects),
-            job_routes(engine, settings),
-        ],
-    )
-    gated: Any = KeyGate(application, keyring, routes=RouteScopes())
+    application = every_app(engine, settings=settings, objects=objects)
+    gated: Any = KeyGate(application, keyring, routes=every_scope())
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

@@ -12,6 +12,7 @@ import pytest
 from outrider.commands.init import Modality, Starter, starter_of, train_starter, write_project
 from outrider.errors import ConfigError
 from outrider.monitor.settings.config import load_settings
+from tests.forked import forks
 
 ROOT = str(Path(__file__).parents[2])
 EXPECTED = {
@@ -24,9 +25,22 @@ ASSERTIONS = {Modality.tabular: 4, Modality.text: 5, Modality.image: 4, Modality
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Python in ``folder``, with the checkout importable."""
     environment = os.environ | {"PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    with forks("sklearn.datasets", "sklearn.feature_extraction.text", "sklearn.linear_model"):
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def run_script(folder: Path, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script in ``folder``, which is not one of its files."""
+    script = folder.parent / "script.py"
+    script.write_text(code, encoding="utf-8")
+    return run(folder, str(script), *arguments)
 
 
 @dataclass(frozen=True)
@@ -72,7 +86,7 @@ model.PATH = Path("/dev/null/model.npz")
 trained = (model.index if hasattr(model, "index") else model.parameters)()
 print(all(len(array.shape) < 3 and array.size for array in trained.values()))
 """
-    ran = run(made.folder, "-c", code)
+    ran = run_script(made.folder, code)
     assert ran.stdout.splitlines()[-1] == "True", ran.stderr
     assert "not saved" in ran.stdout
 
@@ -83,12 +97,13 @@ def test_its_configuration_names_what_exists_and_its_assertions_judge(made: Made
     ((name, model),) = settings.models.items()
     assert all((folder / path).is_file() for path in (*model.assertions, *model.behavior))
     code = """
-import sys
+import sys, warnings
 from pathlib import Path
 from outrider.assertions import Checker, load_assertions
 from outrider.behavioral_tests.cases import to_batch
 from outrider.model_reference import load_predictor
 
+warnings.simplefilter("error")
 sample = to_batch(next(Path("data").iterdir()))
 judges = load_assertions("checks.py")
 answered = sample.with_outputs(load_predictor(".")(sample))
@@ -97,7 +112,7 @@ assert len(judges) == int(sys.argv[1]), judges
 assert all(judge.description for judge in judges)
 print(sorted(column for column in answered.names if column.startswith("outputs.")))
 """
-    result = run(folder, "-W", "error", "-c", code, str(ASSERTIONS[made.modality]))
+    result = run_script(folder, code, str(ASSERTIONS[made.modality]))
     assert result.returncode == 0, result.stderr
     assert f"outputs.{model.target}" in result.stdout
     assert name in (folder / "README.md").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from outrider.behavioral_tests import MFT, Example, Outcome, load_suite
 from outrider.commands import publish as publishing
 from outrider.commands.publish import publish
 from outrider.errors import ConfigError
-from outrider.monitor.queries.published_outcomes import OUTCOME_BYTES, read_outcomes
+from outrider.monitor.views.suites.published import OUTCOME_BYTES, read_outcomes
 
 CONFIG = '[models.mood]\npredictor = "model.py:predict"\nversion = "12"\n'
 

@@ -17,26 +17,15 @@ import outrider
 from outrider.cli import app
 from outrider.commands.durations import seconds
 from outrider.dataops.access.store import AccessStore
-from outrider.dataops.payloads.objects import LocalObjects
 from outrider.errors import NotFound, OutriderError
-from outrider.monitor.api.agreement import agreement_routes
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.read import read_routes
-from outrider.monitor.api.traffic.alarms import alarm_routes
-from outrider.monitor.api.traffic.fairness import fairness_routes
-from outrider.monitor.api.traffic.profiles import profile_routes
-from outrider.monitor.api.traffic.series import series_routes
-from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import FileKey, Keyring
-from outrider.monitor.http.route_scopes import RouteScopes
-from outrider.monitor.queries.alarms import AlarmReader
-from outrider.monitor.queries.weak_slices import SliceSearch
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
+from tests.monitor.services import every_app
 from tests.monitor.web.sample import HOSTILE, MODEL, build
+from tests.scopes import every_scope
 
 
 @pytest.fixture(scope="module")
@@ -46,19 +35,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     storage = StorageSettings(folder=str(folder))
     model = ModelSettings(slice_by="device", group_by=["attrs.device"])
     settings = Settings(base=folder, storage=storage, models={MODEL: model})
-    routers = [
-        read_routes(sample.engine, sample.journal, models=(MODEL,)),
-        agreement_routes(sample.engine, settings),
-        alarm_routes(AlarmReader(sample.engine, settings)),
-        data_routes(sample.engine, settings, LocalObjects(folder / "objects")),
-        fairness_routes(sample.engine, settings, LocalObjects(folder / "objects")),
-        weak_slice_routes(settings, SliceSearch(sample.engine, settings)),
-        profile_routes(sample.engine, settings),
-        series_routes(sample.engine, settings),
-    ]
-    application = build_app(fault=lambda: None, routers=routers)
+    application = every_app(sample.engine, sample.journal, settings)
     keyring = Keyring(AccessStore(folder / "none.db"), [FileKey("owner", "key", ("admin",), "key")])
-    gated: Any = KeyGate(application, keyring, routes=RouteScopes())
+    gated: Any = KeyGate(application, keyring, routes=every_scope())
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(gated, log_config=None, ws="none", lifespan="off"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

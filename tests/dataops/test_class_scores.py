@@ -14,9 +14,9 @@ from outrider.dataops.ledger.minutes import MINUTE_US
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import LabelRequest
 from outrider.dataops.state.tables import table_of
-from outrider.monitor.queries.series.counts import SeriesCut
-from outrider.monitor.queries.series.performance import read_performance
-from outrider.monitor.queries.series.span import SeriesSpan
+from outrider.monitor.views.series.counts import SeriesCut
+from outrider.monitor.views.series.performance import read_performance
+from outrider.monitor.views.series.span import SeriesSpan
 from outrider.monitor.worker.stages.measures import stored_class_scores
 from tests.dataops.test_outcomes import START_US, query
 from tests.table_rows import append

@@ -1,6 +1,7 @@
 """Commits beside each other, and commits that end half way."""
 
 import multiprocessing
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -85,10 +86,12 @@ def test_rows_with_tensors_of_any_order_are_removed_and_looked_up(
 def test_appends_of_four_processes_all_land(engine: Engine, objects: LocalObjects, tmp_path: Path) -> None:
     commit(engine, drafted(engine, objects, ["first"]))
     engine.dispose()
-    spawn = multiprocessing.get_context("spawn")
-    writers = [spawn.Process(target=append_some, args=(tmp_path, writer)) for writer in range(WRITERS)]
-    for process in writers:
-        process.start()
+    fork = multiprocessing.get_context("fork")
+    writers = [fork.Process(target=append_some, args=(tmp_path, writer)) for writer in range(WRITERS)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        for process in writers:
+            process.start()
     for process in writers:
         process.join()
     assert [process.exitcode for process in writers] == [0] * WRITERS

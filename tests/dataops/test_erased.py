@@ -12,8 +12,7 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets import changes, quarantine
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import StaleParent
-from outrider.dataops.datasets.erased import erasable_rows, erase_rows
-from outrider.dataops.datasets.erasure.entities import rows_of_entities
+from outrider.dataops.datasets.erased import erasable_rows, erase_rows, rows_of_entities
 from outrider.dataops.datasets.scan import scan
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.models import lineage

@@ -336,7 +336,7 @@ def test_a_row_keeps_judged_version_flags_reviewer_and_weight(engine: Engine, bl
     with engine.connect() as connection:
         now = datasets.provenance(connection, corrected)[0]
     assert now == dataclasses.replace(a, label_source="expert", label_seq=20)
-    assert now.told()["flags"][0] == {"assertion": "flicker", "revision": "f2", "severity": 7.25}
+    assert now.to_dict()["flags"][0] == {"assertion": "flicker", "revision": "f2", "severity": 7.25}
 
 
 def test_a_withdrawal_alone_makes_a_version_and_a_new_label_brings_its_record_back(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outrider.assertions import Batch
-from outrider.dataops.datasets.leak_moves import Beside, Moves, Settled, report_words, settle
+from outrider.dataops.datasets.leak_moves import KnownRows, Moves, Settled, report_words, settle
 from outrider.dataops.datasets.leaks import (
     PAIRS,
     Leak,
@@ -319,12 +319,12 @@ def settled(
     *,
     entity: Sequence[str | None] | None = None,
     sources: Sequence[str] | None = None,
-    beside: Beside | None = None,
+    known: KnownRows | None = None,
     moves: Moves = "exact",
 ) -> Settled:
     columns: dict[str, object] = {"x": list(values)} | ({} if entity is None else {"entity": list(entity)})
     batch = rows_of("n", **columns)
-    return settle(batch, parted(batch, parts, sources), beside or Beside(), moves=moves)
+    return settle(batch, parted(batch, parts, sources), known or KnownRows(), moves=moves)
 
 
 def sides_of(found: Settled) -> dict[str, str]:
@@ -337,7 +337,7 @@ GATE = rows_of("g", x=[10.0, 20.0, 30.0], entity=["e1", "e2", "e3"])
 
 def test_a_row_equal_to_one_that_judges_is_held_out_with_all_of_its_entity() -> None:
     found = settled(
-        [1.0, 10.0, 2.0, 3.0], "tttt", entity=["a", "b", "b", None], beside=Beside(judged={"gate@1": GATE})
+        [1.0, 10.0, 2.0, 3.0], "tttt", entity=["a", "b", "b", None], known=KnownRows(judged={"gate@1": GATE})
     )
     assert sides_of(found) == {"n0": "t", "n1": "h", "n2": "h", "n3": "t"}
     assert found.report["moved"] == {"held_out": 2, "train": 0, "left_out": 0}
@@ -352,8 +352,8 @@ def test_a_row_equal_to_one_that_judges_is_held_out_with_all_of_its_entity() -> 
 
 
 def test_an_entity_of_the_gate_is_held_out_and_one_that_is_replayed_is_learned_from() -> None:
-    beside = Beside(judged={"gate@1": GATE}, learned={"old@1": rows_of("o", x=[77.0], entity=["r"])})
-    found = settled([1.0, 2.0, 3.0], "tht", entity=["e1", "r", "z"], beside=beside)
+    known = KnownRows(judged={"gate@1": GATE}, learned={"old@1": rows_of("o", x=[77.0], entity=["r"])})
+    found = settled([1.0, 2.0, 3.0], "tht", entity=["e1", "r", "z"], known=known)
     assert sides_of(found) == {"n0": "h", "n1": "t", "n2": "t"}
     assert found.report["moved"] == {"held_out": 1, "train": 1, "left_out": 0}
 
@@ -369,22 +369,22 @@ def test_equal_new_rows_of_two_entities_end_on_one_side() -> None:
 def test_a_moved_row_takes_those_along_that_match_it_at_its_new_place() -> None:
     """n1 equals the gate's; its entity brings n2, which n3 equals."""
     found = settled(
-        [1.0, 10.0, 2.0, 2.0], "tttt", entity=["a", "b", "b", "c"], beside=Beside(judged={"gate@1": GATE})
+        [1.0, 10.0, 2.0, 2.0], "tttt", entity=["a", "b", "b", "c"], known=KnownRows(judged={"gate@1": GATE})
     )
     assert sides_of(found) == {"n0": "t", "n1": "h", "n2": "h", "n3": "h"}
 
 
 def test_an_entity_with_earlier_rows_and_one_torn_between_both_sides_stay_and_are_named() -> None:
     earlier = rows_of("o", x=[50.0], entity=["a"])
-    beside = Beside(learned={"d@1 train": earlier}, judged={"gate@1": GATE}, own=["d@1 train"])
-    found = settled([10.0, 20.0], "tt", entity=["a", "b"], beside=beside)
+    known = KnownRows(learned={"d@1 train": earlier}, judged={"gate@1": GATE}, own=["d@1 train"])
+    found = settled([10.0, 20.0], "tt", entity=["a", "b"], known=known)
     assert sides_of(found) == {"n0": "t", "n1": "h"}
     assert [leak["pairs"] for leak in found.report["remaining"]] == [[["n0", "g0"]]]
-    both = Beside(learned={"old@1": rows_of("o", x=[20.0])}, judged={"gate@1": rows_of("g", x=[10.0])})
-    torn = settled([10.0, 20.0], "th", beside=both)
+    both = KnownRows(learned={"old@1": rows_of("o", x=[20.0])}, judged={"gate@1": rows_of("g", x=[10.0])})
+    torn = settled([10.0, 20.0], "th", known=both)
     assert torn.report["moved"]["held_out"] == torn.report["moved"]["train"] == 1
     turned = settled(
-        [10.0, 10.0], "th", entity=["a", "a"], beside=Beside(learned={"old@1": rows_of("o", x=[10.0])})
+        [10.0, 10.0], "th", entity=["a", "a"], known=KnownRows(learned={"old@1": rows_of("o", x=[10.0])})
     )
     assert sides_of(turned) == {"n0": "t", "n1": "h"}, "it should go to both sides: it stays, and is named"
     assert turned.report["leaks"]
@@ -392,7 +392,7 @@ def test_an_entity_with_earlier_rows_and_one_torn_between_both_sides_stay_and_ar
 
 def test_weakly_labelled_rows_judge_nobody_and_wait() -> None:
     found = settled(
-        [10.0, 1.0], "tt", sources=["weak:flicker", "human"], beside=Beside(judged={"gate@1": GATE})
+        [10.0, 1.0], "tt", sources=["weak:flicker", "human"], known=KnownRows(judged={"gate@1": GATE})
     )
     assert sides_of(found) == {"n1": "t"}
     assert found.report["moved"] == {"held_out": 1, "train": 0, "left_out": 1}
@@ -404,7 +404,7 @@ def test_the_setting_says_which_leaks_move_rows(moves: Moves, parts: str) -> Non
     batch = rows_of(
         "n", text=["Where is the parcel of my brother?", "i would like to cancel my whole order!"]
     )
-    found = settle(batch, parted(batch, "tt"), Beside(judged={"gate@1": gate}), moves=moves)
+    found = settle(batch, parted(batch, "tt"), KnownRows(judged={"gate@1": gate}), moves=moves)
     assert "".join(sides_of(found).values()) == parts
     assert [leak["kind"] for leak in found.report["leaks"]] == ["row", "text"], "named in every case"
 
@@ -412,6 +412,6 @@ def test_the_setting_says_which_leaks_move_rows(moves: Moves, parts: str) -> Non
 def test_usual_matches_move_nothing() -> None:
     rng = np.random.default_rng(3)
     batch, gate = (rows_of(name, a=rng.integers(0, 3, 200), b=rng.integers(0, 2, 200)) for name in "ng")
-    found = settle(batch, parted(batch, "t" * 200), Beside(judged={"gate@1": gate}), moves="all")
+    found = settle(batch, parted(batch, "t" * 200), KnownRows(judged={"gate@1": gate}), moves="all")
     assert found.report["moved"] == {"held_out": 0, "train": 0, "left_out": 0}
     assert re.match("new train rows and gate@1: 200 rows of the first", report_words(found.report)[0])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, insert
 
-from outrider.dataops.datasets.row_counts import row_counts
+from outrider.dataops.datasets.changes import row_counts
 from outrider.dataops.models import lineage
 from outrider.dataops.models.lineage import LEVELS, NODES
 from outrider.dataops.state import improvement_tables

@@ -22,9 +22,10 @@ from outrider.dataops.flags.rate_limit import MinuteEntities
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.class_words import NUMBER, class_word
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cube import roll_up
 from outrider.dataops.ledger.losses import OF_LABEL
 from outrider.dataops.ledger.measures import RATIO, buckets_of
-from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, minutes_of, roll_up
+from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, minutes_of
 from outrider.dataops.ledger.outcomes import LabelledRow, outcomes_of
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.state.database import write

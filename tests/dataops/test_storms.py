@@ -18,8 +18,8 @@ from outrider.dataops.ledger.counters import add_counts
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
-from outrider.monitor.queries.model_report import report_json
-from outrider.monitor.queries.overview import read_overview
+from outrider.monitor.views.agreement.reader import report_json
+from outrider.monitor.views.overview.reader import read_overview
 from tests.model_sources import FUNCTION
 from tests.soak import examples
 from tests.table_rows import append

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outrider.dataops.uploads.announced import Announced, AnnouncedFile, check_announced
+from outrider.dataops.uploads.announced import Announced, AnnouncedFile, WrongUpload, check_announced
 from outrider.dataops.uploads.contents import check_contents
-from outrider.dataops.uploads.wrong import WrongUpload
 
 NAMES = (
     "tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "tokenizer.json", "vocab.json",

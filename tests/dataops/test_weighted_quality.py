@@ -12,7 +12,7 @@ from outrider.assertions.selection import Policy
 from outrider.dataops.flags import quality
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
-from outrider.monitor.queries.overview import read_overview
+from outrider.monitor.views.overview.reader import read_overview
 from tests.databases import migrated
 from tests.dataops.label_requests import request_labels
 

@@ -399,12 +399,14 @@ def compared(
         )  # fmt: skip
         at = 0
         while not asked.done():
-            x = at % 10 / 10
-            outputs = {"label": int(x > 0.5), "score": abs(x - 0.5) + 0.5}
-            send(service, [record(f"compared-{at}-{len(more)}", x, outputs=outputs)])
+            sent = []
+            for number in range(10):
+                outputs = {"label": int(number > 5), "score": abs(number / 10 - 0.5) + 0.5}
+                sent.append(record(f"compared-{at}-{number}-{len(more)}", number / 10, outputs=outputs))
+            send(service, sent)
             each_time()
             at += 1
-            time.sleep(0.01)
+            time.sleep(0.1)
         return asked.result()
 
 
@@ -430,7 +432,7 @@ def test_a_running_comparison_is_shown_live_under_its_last_address(service: Serv
                 seen.append(each["id"])
                 pages.append(service.client.get(f"/compare/{each['id']}").text)
 
-    done = compared(service, "--until", "20s", each_time=watch)
+    done = compared(service, "--until", "8s", each_time=watch)
     [id_] = set(seen)
     assert any("Last heard of" in page for page in pages)
     assert f"/compare/{id_}" in done.stderr.partition("live: ")[2].partition("\n")[0]

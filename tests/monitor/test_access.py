@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from outrider.dataops.access.scopes import SCOPES, Right, rights_of
-from outrider.monitor.http.model_scopes import PLACES
-from outrider.monitor.http.route_scopes import INTAKES, ROUTES
+from outrider.monitor.http.routes import INTAKES, ScopedRoute
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from tests.comparison_reports import report
@@ -105,7 +104,8 @@ def routes_of(server: Server) -> set[str]:
 
 def test_every_route_has_a_scope_and_no_scope_is_of_a_route_that_is_not_there(server: Server) -> None:
     names = {re.sub(r"\{\w+", "{", route) for route in routes_of(server)}
-    table = {re.sub(r"\{\w+", "{", route) for route in ROUTES}
+    scoped = server.process._routes.routes
+    table = {re.sub(r"\{\w+", "{", route.action) for route in scoped}
     assert len(names) > 90
     assert names - table == set()
     assert table - names == set()
@@ -113,11 +113,14 @@ def test_every_route_has_a_scope_and_no_scope_is_of_a_route_that_is_not_there(se
     for path, methods in documented.items():
         for method in methods:
             assert server.process.gate._routes.find(method.upper(), path, {}) is not None, path
-    assert {text for scopes in (*ROUTES.values(), *INTAKES.values()) for text in scopes.split()} <= set(
-        SCOPES
-    )
+    assert {text for route in (*scoped, *INTAKES.values()) for text in needed(route)} <= set(SCOPES)
     intakes = {one.name for one, _ in server.process.gate._routes._intakes}
     assert intakes == set(INTAKES)
+
+
+def needed(route: ScopedRoute) -> set[str]:
+    """Scopes of a route, any one of which is enough."""
+    return {text for scopes in route.needs for text in scopes}
 
 
 def filled(route: str) -> tuple[str, str]:
@@ -129,21 +132,22 @@ def test_no_key_goes_beyond_its_scopes_on_any_route(server: Server) -> None:
     """Each key on every route: 403 that names scope and key where it may not, something else where it may."""
     keys: dict[Right, str] = {scope: server.make_key(f"k-{scope}", scope) for scope in SCOPES}
     asked = refused = 0
-    for route, needed in ROUTES.items():
+    for scoped in server.process._routes.routes:
+        route, scopes = scoped.action, needed(scoped)
         method, path = filled(route)
-        if not needed or path in ("/v1/records", "/v1/labels") or "/logout" in path:
+        if not scopes or path in ("/v1/records", "/v1/labels") or "/logout" in path:
             continue
         for scope, key in keys.items():
             asked += 1
             answer = server.ask(
                 method, path, key, headers={"content-type": "application/json"}, content=b"{}"
             )
-            if rights_of([scope]) & set(needed.split()):
+            if rights_of([scope]) & scopes:
                 assert answer.status_code != 403, (route, scope)
             else:
                 assert answer.status_code == 403, (route, scope, answer.status_code)
                 assert answer.json()["key"] == f"k-{scope}"
-                assert answer.json()["scope"] == " or ".join(sorted(needed.split()))
+                assert answer.json()["scope"] == " or ".join(sorted(scopes))
                 refused += 1
     assert asked > 500
     assert refused > 150
@@ -155,15 +159,17 @@ def test_key_of_a_model_reaches_no_other_model_on_any_route(server: Server) -> N
     json_body = {"content-type": "application/json"}
     opened: set[str] = set()
     closed: set[str] = set()
-    for route in ROUTES:
+    routes = server.process._routes.routes
+    for scoped in routes:
+        route, place = scoped.action, scoped.place
         method, path = filled(route)
-        if not ROUTES[route] or path == "/logout":
+        if not scoped.needs or path == "/logout":
             continue
-        if (place := PLACES.get(route)) == "records":  # each record names one: below
+        if place == "records":  # each record names one: below
             continue
         of_other = path.replace("/nothing", "/other", 1) if place == "path" else path
         asked = [("", b"{}"), ("?model=other", b'{"model": "other"}'), ("?model=churn&model=other", b"")]
-        for query, body in asked if place is not None else asked[:1]:
+        for query, body in asked if place != "closed" else asked[:1]:
             answer = server.ask(method, of_other + query, key, headers=json_body, content=body)
             if place in ("none", "route"):
                 assert answer.status_code != 403, route
@@ -173,7 +179,7 @@ def test_key_of_a_model_reaches_no_other_model_on_any_route(server: Server) -> N
         mine = re.sub(r"\{(\w+)(:path)?\}", "nothing", mine) + ("?model=churn" if place == "query" else "")
         answer = server.ask(method, mine, key, headers=json_body, content=b'{"model": "churn"}')
         (closed if answer.status_code == 403 else opened).add(route)
-    assert opened == {route for route in ROUTES if PLACES.get(route, "records") != "records"}
+    assert opened == {route.action for route in routes if route.place not in ("closed", "records")}
     assert len(opened) > 50
     assert {
         "GET /v1/keys",
@@ -185,11 +191,10 @@ def test_key_of_a_model_reaches_no_other_model_on_any_route(server: Server) -> N
     } <= closed
 
 
-def test_places_name_routes_and_intakes_and_parameters_that_there_are(server: Server) -> None:
-    assert set(PLACES) <= {*ROUTES, *INTAKES}
+def test_places_name_parameters_that_there_are(server: Server) -> None:
     paths = server.process._api.openapi()["paths"]
-    for route, place in PLACES.items():
-        method, _, path = route.partition(" ")
+    for route in server.process._routes.routes:
+        (method, _, path), place = route.action.partition(" "), route.place
         if place == "path":
             assert path.count("{model}") == 1
         if place == "query":

@@ -12,11 +12,9 @@ from typer.testing import CliRunner
 
 from outrider.cli import app as outrider
 from outrider.commands import report as report_command
-from outrider.monitor.api.agreement import agreement_routes
-from outrider.monitor.server.app import build_app
 from outrider.monitor.server.local_server import LocalServer
 from outrider.monitor.trainer.shadow_tests import ShadowTests
-from outrider.monitor.web.routes import web_routes
+from tests.monitor.services import every_app
 from tests.monitor.shadow_sample import MODEL, Stream, open_stream
 from tests.monitor.test_routes_data import Client
 from tests.requirements import require_program
@@ -41,11 +39,7 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stream]:
 
 @pytest.fixture(scope="module")
 def app(stream: Stream) -> FastAPI:
-    routers = [
-        agreement_routes(stream.engine, stream.settings),
-        web_routes(stream.engine, stream.journal, models=(MODEL,)),
-    ]
-    return build_app(fault=lambda: None, routers=routers)
+    return every_app(stream.engine, stream.journal, stream.settings)
 
 
 @pytest.fixture
@@ -140,8 +134,7 @@ def test_a_browser_loads_the_rows_when_they_are_opened_and_keeps_them(app: FastA
 
 def test_a_model_without_challengers_says_how_to_get_one(client: Client, tmp_path: Path) -> None:
     empty = open_stream(tmp_path, wrong={})
-    routers = [web_routes(empty.engine, empty.journal, models=(MODEL,))]
-    page = Client(build_app(fault=lambda: None, routers=routers))
+    page = Client(every_app(empty.engine, empty.journal, models=(MODEL,)))
     assert "No challenger has run beside the champion yet" in page.get(f"/m/{MODEL}/agreement").text
     empty.engine.dispose()
     empty.journal.close()

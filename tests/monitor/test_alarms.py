@@ -16,16 +16,13 @@ from outrider.dataops.ledger.losses import FirstOutcome, count_losses
 from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, RecordCount, table_of
 from outrider.errors import NotFound
-from outrider.monitor.api.traffic.alarms import alarm_routes
-from outrider.monitor.queries import alarms
-from outrider.monitor.queries.alarms import AlarmReader, AlarmReport
-from outrider.monitor.queries.series.answer import SeriesRequest, series_json
-from outrider.monitor.queries.series.counts import SeriesCut
-from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.views.alarms import reader as alarms
+from outrider.monitor.views.alarms.reader import AlarmReader, AlarmReport
+from outrider.monitor.views.series.answer import SeriesRequest, series_json
+from outrider.monitor.views.series.counts import SeriesCut
 from tests.asgi import get
 from tests.databases import migrated
+from tests.monitor.services import every_app, service_over
 from tests.monitor.test_fleet import incident
 
 MINUTE_US = 60_000_000
@@ -43,7 +40,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def reader(engine: Engine, tmp_path: Path) -> AlarmReader:
-    return AlarmReader(engine, Settings(base=tmp_path, models={MODEL: ModelSettings(predictor="m.py:f")}))
+    return AlarmReader(service_over(engine, models=(MODEL,), folder=tmp_path))
 
 
 def offer(engine: Engine, name: str, level: str = "warning", **more: Any) -> None:
@@ -204,7 +201,7 @@ def test_silence_has_a_rhythm_after_an_hour_and_evidence_once_nothing_comes(
 def test_the_route_answers_by_its_type_and_knows_its_models(engine: Engine, reader: AlarmReader) -> None:
     offer(engine, "x")
     count(engine, "", 5, 0)
-    app = build_app(fault=lambda: None, routers=[alarm_routes(reader)])
+    app = every_app(engine, models=(MODEL,), readers={AlarmReader: reader})
     answer = get(app, f"/v1/models/{MODEL}/alarms?limit=1")
     assert answer.status_code == 200
     assert len(answer.json()["streams"]) == 1

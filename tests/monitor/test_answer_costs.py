@@ -18,9 +18,9 @@ from outrider.monitor.engine.device import CpuDevice
 from outrider.monitor.engine.engine import Engine
 from outrider.monitor.engine.executor import LoadedVersion
 from outrider.monitor.engine.frames import AnswerReader, AnswerWriter
-from outrider.monitor.queries.model_report import report_json
 from outrider.monitor.stream.answer_costs import note_cost, read_costs
 from outrider.monitor.trainer.shadow_tests import ShadowTests
+from outrider.monitor.views.agreement.reader import report_json
 from outrider.monitor.worker.inference import InferenceRequest, Predictions
 from tests.end_to_end.service import write_project
 from tests.monitor.shadow_sample import MODEL, open_stream

@@ -25,9 +25,10 @@ from outrider.monitor.http.keyring import (
     load_or_create_key,
 )
 from outrider.monitor.http.quotas import Meter, QuotaExceeded
-from outrider.monitor.http.route_scopes import RouteScopes
+from outrider.monitor.http.routes import RouteScopes, ScopedRoute
 from tests.databases import place_database
 from tests.keyrings import keyring_in, link_of, logged_in, owner_key
+from tests.scopes import every_scope
 
 HERE = {"address": "127.0.0.1", "agent": "a test"}
 
@@ -336,7 +337,7 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 def test_the_gate_wants_a_key_everywhere_but_on_open_paths(keyring: Keyring, tmp_path: Path) -> None:
-    gate = KeyGate(echo, keyring, routes=RouteScopes())
+    gate = KeyGate(echo, keyring, routes=every_scope())
     key = owner_key(tmp_path)
     assert call(gate) == 401
     assert call(gate, authorization="Bearer wrong") == 401
@@ -347,14 +348,14 @@ def test_the_gate_wants_a_key_everywhere_but_on_open_paths(keyring: Keyring, tmp
     assert call(gate, path="/metrics") == 401
     assert (
         call(
-            KeyGate(echo, keyring, routes=RouteScopes(), open_paths=frozenset(["/metrics"])), path="/metrics"
+            KeyGate(echo, keyring, routes=every_scope(), open_paths=frozenset(["/metrics"])), path="/metrics"
         )
         == 200
     )
 
 
 def test_a_route_without_a_scope_is_refused(keyring: Keyring, tmp_path: Path) -> None:
-    gate = KeyGate(echo, keyring, routes=RouteScopes())
+    gate = KeyGate(echo, keyring, routes=every_scope())
     key = f"Bearer {owner_key(tmp_path)}"
     assert call(gate, "POST", "/v1/brand-new", authorization=key) == 404
     assert call(gate, "DELETE", "/v1/flags", authorization=key) == 405
@@ -363,7 +364,12 @@ def test_a_route_without_a_scope_is_refused(keyring: Keyring, tmp_path: Path) ->
 
 
 def test_a_path_of_several_routes_asks_for_the_scopes_of_all() -> None:
-    routes = RouteScopes(routes={"GET /a/{x:path}": "read", "GET /a/{x:path}/secret": "admin"})
+    routes = RouteScopes(
+        routes=[
+            ScopedRoute.of("GET /a/{x:path}", "read"),
+            ScopedRoute.of("GET /a/{x:path}/secret", "admin"),
+        ]
+    )
     found = routes.find("GET", "/a/b/secret", {})
     assert found is not None
     assert found.missing(frozenset(["read"])) == frozenset({"admin"})
@@ -373,7 +379,7 @@ def test_a_path_of_several_routes_asks_for_the_scopes_of_all() -> None:
 
 
 def test_a_path_of_several_routes_is_named_by_the_nearest() -> None:
-    routes = RouteScopes()
+    routes = every_scope()
     for path in ("models/{model}/versions/champion", "models/{model}/versions/{version}"):
         asked = f"/v1/{path}".replace("{model}", "m").replace("{version}", "1")
         found = routes.find("GET", asked, {})
@@ -382,7 +388,7 @@ def test_a_path_of_several_routes_is_named_by_the_nearest() -> None:
 
 
 def test_a_session_reads_and_needs_the_csrf_token_to_write(keyring: Keyring, tmp_path: Path) -> None:
-    gate = KeyGate(echo, keyring, routes=RouteScopes())
+    gate = KeyGate(echo, keyring, routes=every_scope())
     session = keyring.open_session(holder_of(keyring, owner_key(tmp_path)), **HERE)
     cookie = session_cookie(session, secure=False)
     assert "HttpOnly" in cookie
@@ -404,7 +410,7 @@ def test_a_session_reads_and_needs_the_csrf_token_to_write(keyring: Keyring, tmp
 
 
 def test_a_session_may_what_its_key_may(keyring: Keyring) -> None:
-    gate = KeyGate(echo, keyring, routes=RouteScopes())
+    gate = KeyGate(echo, keyring, routes=every_scope())
     headers: dict[str, Any] = {
         name.replace("-", "_"): value
         for name, value in logged_in(keyring, make(keyring, "anna", "review")).items()
@@ -422,7 +428,7 @@ def test_a_stranger_name_is_sent_away_before_its_session_is_looked_at(
     gate = KeyGate(
         echo,
         keyring,
-        routes=RouteScopes(),
+        routes=every_scope(),
         open_paths=frozenset(["/metrics"]),
         names=HostNames(["outrider.example"]),
     )
@@ -443,7 +449,7 @@ def test_a_stranger_name_is_sent_away_before_its_session_is_looked_at(
         assert call(gate, host=host, cookie=cookie) == 200
     assert call(gate, path="/healthz", host="pod-7.cluster") == 200
     assert call(gate, path="/v1/flags", host="outrider-service", authorization=f"Bearer {key}") == 200
-    anything = KeyGate(echo, keyring, routes=RouteScopes(), names=HostNames(["*"]))
+    anything = KeyGate(echo, keyring, routes=every_scope(), names=HostNames(["*"]))
     assert call(anything, host="evil.example", cookie=cookie) == 200
 
 
@@ -456,7 +462,7 @@ def test_tls_is_believed_of_configured_proxies_alone(keyring: Keyring) -> None:
 
     said: dict[str, Any] = {"x_forwarded_proto": "https", "x_forwarded_for": "9.9.9.9"}
     for networks in ([], ["10.0.0.0/8"], ["127.0.0.0/8"]):
-        gate = KeyGate(note, keyring, routes=RouteScopes(), proxies=TrustedProxies(networks))
+        gate = KeyGate(note, keyring, routes=every_scope(), proxies=TrustedProxies(networks))
         call(gate, path="/login", **said)
     assert schemes == ["http", "http", "https"]
 

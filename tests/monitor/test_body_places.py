@@ -14,8 +14,8 @@ from outrider.monitor.http.body_places import KEYLESS, STRANGERS, BodyPlaces, ho
 from outrider.monitor.http.limits import ByteBudget, Receive, Scope, Send
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.http.responses import send_bytes
-from outrider.monitor.http.route_scopes import RouteScopes
 from tests.keyrings import keyring_in
+from tests.scopes import every_scope
 
 
 class Service:
@@ -28,7 +28,7 @@ class Service:
         self.gate = KeyGate(
             self.app,
             self.keyring,
-            routes=RouteScopes(),
+            routes=every_scope(),
             is_keyless=lambda scope: scope["client"][0] == "10.0.0.1",
             places=self.places,
         )

@@ -42,7 +42,7 @@ def twin(batch):
 
 def hangs(batch):
     while (batch.column("inputs.x") == 13).any():
-        pass
+        time.sleep(0.05)
     return twin(batch)
 
 

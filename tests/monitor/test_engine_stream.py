@@ -12,7 +12,7 @@ import numpy as np
 from outrider.assertions import Batch, load_assertions
 from outrider.behavioral_tests.sampling import sample_rows
 from outrider.dataops.state.disabled_versions import left_out
-from outrider.monitor.queries.overview import read_overview
+from outrider.monitor.views.overview.reader import read_overview
 from outrider.monitor.worker import replay as replaying
 from outrider.monitor.worker.live_budget import TimeBudget
 from tests.end_to_end.service import CONFIG, write_project
@@ -38,9 +38,11 @@ classes = [0, 1]
 deadline_s = 0.5
 """
 OTHER = """
+import time
+
+
 def predict(batch):
-    while True:
-        pass
+    time.sleep(600)
 """
 
 

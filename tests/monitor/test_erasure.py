@@ -4,8 +4,7 @@ import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from outrider.assertions.windows.state import WindowState
 from outrider.dataops.datasets import changes, versions
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.erasure import pending
-from outrider.dataops.erasure.erasing import STEPS, complete, preview
+from outrider.dataops.erasure.erasing import STEPS, Place, complete, preview
 from outrider.dataops.erasure.target import ErasureTarget, UnknownSubject
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.row_expiry import id_hash
@@ -27,15 +26,13 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.dataops.triggers.decision import Evaluation
 from outrider.dataops.triggers.evaluation_log import TriggerMemory, remember
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake.erased import ErasedNames
 from outrider.monitor.intake.request_parts import RequestPart
 from outrider.monitor.process.folder_lock import take_folder
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
-from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 from tests.end_to_end.service import outrider, write_project
+from tests.monitor.services import every_app
 from tests.scan import needles, places
 
 from . import payload_project
@@ -43,13 +40,6 @@ from .workbench import Workbench
 
 ENTITY, TEXT, NUMBER, DEVICE = "person-zq7f31", "secret zq7f32", 0.99731625, "device-zq7f33"
 MARKERS = needles(ENTITY, TEXT, DEVICE, "zq7f", NUMBER)
-KILLED = """
-import os, sys
-from pathlib import Path
-from outrider.dataops.erasure.erasing import Place, complete
-
-complete(Place(Path(sys.argv[1]), (), lambda step: os._exit(9) if step == sys.argv[2] else None))
-"""
 
 
 @pytest.fixture
@@ -270,7 +260,9 @@ def test_two_erasures_that_wait_are_both_carried_out(bench: Workbench) -> None:
     assert len(complete(place_of(bench.settings))) == 2
     assert places(folder, [*MARKERS, b'"0-1"']) == []
     names = ErasedNames.of_folder(folder)
-    assert names.faults(RequestPart("toy", [0, 1, 2], {"id": ["zq7f-0", "0-1", "0-2"]})).rows.tolist() == [
+    found = names.faults(RequestPart("toy", [0, 1, 2], {"id": ["zq7f-0", "0-1", "0-2"]}))
+    assert found is not None
+    assert found.rows.tolist() == [
         0,
         1,
     ]
@@ -314,11 +306,7 @@ def test_readers_say_that_a_record_was_erased(bench: Workbench) -> None:
     bench.work()
     erase(bench, ErasureTarget((ENTITY,)))
     again = Workbench(bench.config)
-    routers = [
-        read_routes(again.engine, again.journal, models=("toy",), health=dict),
-        web_routes(again.engine, again.journal, models=("toy",)),
-    ]
-    app = build_app(fault=lambda: None, routers=routers)
+    app = every_app(again.engine, again.journal, models=("toy",))
     for path in (f"/v1/records/toy/{own[0]}", f"/m/toy/records/{own[0]}"):
         answer = get(app, path)
         assert (answer.status_code, "was erased; nothing more is stored of it" in answer.text) == (410, True)
@@ -344,6 +332,19 @@ def test_flags_whose_windows_held_an_erased_record_are_told_apart(bench: Workben
     assert found["same"] == 4
 
 
+def killed_behind(folder: Path, step: str) -> None:
+    """Erase in a process of its own that ends once it has reached a step."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
+    if child == 0:
+        try:
+            complete(Place(folder, (), lambda reached: os._exit(9) if reached == step else None))
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_behind_any_step_it_is_finished_by_the_next_start(bench: Workbench, step: str) -> None:
     traffic(bench, blocks=3)
@@ -352,8 +353,7 @@ def test_killed_behind_any_step_it_is_finished_by_the_next_start(bench: Workbenc
     folder = bench.settings.data_folder
     pending.ask(folder, ErasureTarget((ENTITY,)), who="command", now_us=1)
     place = place_of(bench.settings)
-    done = subprocess.run([sys.executable, "-c", KILLED, str(folder), step], check=False)
-    assert done.returncode == 9
+    killed_behind(folder, step)
     assert pending.is_pending(folder)
     assert len(complete(place)) == 1
     assert places(folder, MARKERS) == []
@@ -429,7 +429,9 @@ def test_backups_from_before_are_named_and_restored_without_it(bench: Workbench,
             assert journal.last_seq() == 6
         names = ErasedNames.of_folder(folder)
         part = RequestPart("toy", [0, 1], {"id": ["zq7f-0", "0-1"]})
-        assert names.faults(part).rows.tolist() == [0]
+        found = names.faults(part)
+        assert found is not None
+        assert found.rows.tolist() == [0]
         shutil.rmtree(folder)
 
 

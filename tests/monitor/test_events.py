@@ -24,14 +24,15 @@ from outrider.dataops.state.database import write
 from outrider.dataops.triggers.decision import RunGuards
 from outrider.dataops.triggers.firing import settle
 from outrider.dataops.triggers.signals import OpenIncident, incidents_signal
-from outrider.monitor.api.data import data_routes
 from outrider.monitor.server.app import _install_problems
 from outrider.monitor.settings.sections import WebhookSettings
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.shadow_tests import ShadowTests
+from outrider.monitor.views.every import every_router
 from tests.asgi import get, request
 from tests.dataops.test_incidents import TARGETS, Traffic
 from tests.model_sources import FUNCTION
+from tests.monitor.services import service_over
 from tests.monitor.shadow_sample import START_US
 from tests.monitor.test_shadow_tests import stream
 from tests.monitor.test_trainer import (
@@ -165,7 +166,9 @@ def test_the_dataset_is_told_before_the_training_that_names_it(context: JobConte
 
 def routes(context: JobContext) -> FastAPI:  # noqa: F811
     app = FastAPI()
-    app.include_router(data_routes(context.engine, context.settings, context.objects))
+    app.include_router(
+        every_router(service_over(context.engine, settings=context.settings, objects=context.objects))
+    )
     _install_problems(app)
     return app
 

@@ -14,15 +14,13 @@ from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.state.pauses import pause
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake import expiry
 from outrider.monitor.intake.expiry import Expirer
 from outrider.monitor.metrics.registry import Metrics
-from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
 from outrider.monitor.worker.replay import count_expired, replay, stored_flags, stored_revisions, stretch
 from tests.asgi import get
 from tests.end_to_end.service import CONFIG, write_project
+from tests.monitor.services import every_app
 
 from .workbench import START_US, Workbench, workbench
 
@@ -173,11 +171,7 @@ def test_readers_say_that_a_payload_has_expired(tmp_path: Path) -> None:
         bench.work()
         checkpointed(bench)
         expire(bench)
-        routers = [
-            read_routes(bench.engine, bench.journal, models=("toy",)),
-            web_routes(bench.engine, bench.journal, models=("toy",), health=lambda: {"worker": True}),
-        ]
-        app = build_app(fault=lambda: None, routers=routers)
+        app = every_app(bench.engine, bench.journal, models=("toy",))
         flagged, gone = get(app, "/v1/records/toy/a19").json(), get(app, "/v1/records/toy/a0").json()
         assert "0.95" in json.dumps(flagged)
         assert flagged["payload_expired"] is False

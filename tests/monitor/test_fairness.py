@@ -9,17 +9,14 @@ from fastapi import FastAPI
 from sqlalchemy import insert, select
 
 from outrider.assertions import Batch
-from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.improvement_tables import Label, LabelRequest
 from outrider.dataops.state.tables import Record, table_of
-from outrider.monitor.api.traffic.fairness import fairness_routes
-from outrider.monitor.queries.fairness import dataset_figures
-from outrider.monitor.queries.model_report import report_json
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.agreement.reader import report_json
+from outrider.monitor.views.fairness.reader import dataset_figures
+from tests.monitor.services import every_app
 from tests.monitor.test_routes_data import Client
 from tests.monitor.web.sample import MODEL, Sample, build
 
@@ -36,8 +33,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def app(sample: Sample, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     folder = tmp_path_factory.mktemp("settings")
     settings = Settings(base=folder, models={MODEL: ModelSettings()})
-    router = fairness_routes(sample.engine, settings, LocalObjects(folder / "objects"))
-    return build_app(fault=lambda: None, routers=[router])
+    return every_app(sample.engine, sample.journal, settings)
 
 
 @pytest.fixture
@@ -104,8 +100,9 @@ def test_slips_are_told(client: Client, query: str, status: int, detail: str) ->
 
 def test_a_declared_grouping_without_records_is_no_fault(sample: Sample, tmp_path: Path) -> None:
     settings = Settings(base=tmp_path, models={MODEL: ModelSettings(group_by=("sex",))})
-    router = fairness_routes(sample.engine, settings, LocalObjects(tmp_path / "objects"))
-    answer = Client(build_app(fault=lambda: None, routers=[router])).get(f"/v1/fairness?model={MODEL}&by=sex")
+    answer = Client(every_app(sample.engine, sample.journal, settings)).get(
+        f"/v1/fairness?model={MODEL}&by=sex"
+    )
     assert answer.status_code == 200
     assert (answer.json()["records"], answer.json()["version"]) == (0, None)
 
@@ -135,9 +132,7 @@ def test_labels_that_were_asked_for_are_weighed_back(tmp_path: Path) -> None:
                 )
             )  # fmt: skip
     settings = Settings(base=tmp_path, models={MODEL: ModelSettings()})
-    objects = LocalObjects(tmp_path / "objects")
-    router = fairness_routes(sample.engine, settings, objects)
-    client = Client(build_app(fault=lambda: None, routers=[router]))
+    client = Client(every_app(sample.engine, sample.journal, settings))
     found = client.get(f"/v1/fairness?model={MODEL}&by=device&positive=8").json()
     assert found["labels_were_asked_for"]
     rates = [group["metrics"]["accuracy"] for group in found["groups"] if "accuracy" in group["metrics"]]
@@ -174,9 +169,9 @@ def test_groups_without_a_column_or_a_declared_one_say_what_is_expected(client: 
 
 
 def _page(sample: Sample, query: str) -> str:
-    app = FastAPI()
-    app.include_router(web_routes(sample.engine, sample.journal, models=(MODEL,), health=dict))
-    answer = Client(app).get(f"/m/{MODEL}/fairness{query}")
+    answer = Client(every_app(sample.engine, sample.journal, models=(MODEL,))).get(
+        f"/m/{MODEL}/fairness{query}"
+    )
     assert answer.status_code == 200
     return answer.text
 

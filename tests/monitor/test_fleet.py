@@ -15,7 +15,7 @@ from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import ModelVersion
 from outrider.dataops.state.series_tables import LossBlock, LossCount
 from outrider.dataops.state.tables import AssertionRow, FlagCount, Incident, LiveRate, RecordCount, table_of
-from outrider.monitor.queries.fleet import fleet_json, read_fleet
+from outrider.monitor.views.fleet.reader import fleet_json, read_fleet
 from tests.databases import migrated
 
 HOUR_US = 3_600_000_000

@@ -176,6 +176,15 @@ def test_ticks_come_only_after_traffic(journal: SlowJournal) -> None:
     writer.close()
 
 
+def test_writer_takes_records_after_a_thousand_idle_ticks(journal: SlowJournal) -> None:
+    writer = GroupCommit(journal, queue_bytes=1000, tick_s=1e-320)  # whose doublings stay short that long
+    writer.start()
+    asyncio.run(writer.submit([pending(["a"])], 1))
+    wait_until(lambda: journal.last_seq() >= 1100 or not writer._thread.is_alive())
+    asyncio.run(writer.submit([pending(["b"])], 1))
+    writer.close()
+
+
 def test_closing_writes_what_is_queued(journal: SlowJournal) -> None:
     async def close_while_waiting() -> None:
         writer = GroupCommit(journal, queue_bytes=1000)

@@ -13,11 +13,12 @@ from outrider.behavioral_tests.fairness import group_metrics
 from outrider.dataops.erasure.state_rows import erase_rows_of, name_gone
 from outrider.dataops.erasure.target import ErasureTarget, Found
 from outrider.dataops.erasure.texts import Quotations
-from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US, roll_up
+from outrider.dataops.ledger.cube import roll_up
+from outrider.dataops.ledger.minutes import DAY_US, HOUR_US, MINUTE_US
 from outrider.dataops.state.database import write
-from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, groups_json
-from outrider.monitor.queries.series.groups import CountedGroups, GroupCut, grouped_by
 from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.views.series.answer import SeriesReport, SeriesRequest, groups_json
+from outrider.monitor.views.series.groups import CountedGroups, GroupCut, grouped_by
 from tests.end_to_end.service import CONFIG, write_project
 from tests.monitor.workbench import START_US, Workbench, workbench
 

@@ -57,7 +57,7 @@ def rising(batch):
 """
 
 HOSTILE = """
-import ctypes, os, sys
+import ctypes, os, sys, time
 import numpy as np
 from outrider.assertions import assertion
 
@@ -71,6 +71,10 @@ def raises(batch):
 def loops(batch):
     while True:
         pass
+
+@assertion
+def sleeps(batch):
+    time.sleep(600)
 
 @assertion
 def ends(batch):
@@ -137,7 +141,7 @@ test_noise = INV(perturb=perturb.tabular.jitter("x", noise=0.1), expect=expect.s
 GOOD = ["high", "excess", "rising"]
 REASONS = {
     "raises": ("raised", "broken on purpose"),
-    "loops": ("deadline", "no verdict within 4 s"),
+    "sleeps": ("deadline", "no verdict within 4 s"),
     "ends": ("died", "exit code 7"),
     "leaves": ("raised", "SystemExit"),
     "allocates": ("out_of_memory", "host.memory_bytes"),
@@ -200,7 +204,7 @@ EXPECTED = {"high": ([2], [1.0]), "excess": ([1, 2], [1.0, 4.0]), "rising": ([1]
 
 def test_the_manifest_says_what_the_files_offer(host: HostClient) -> None:
     offered = {offer.name: offer for offer in host.offered["m"]}
-    assert set(offered) == {*GOOD, *REASONS, "poisons", "prints", "test_noise"}
+    assert set(offered) == {*GOOD, *REASONS, "loops", "poisons", "prints", "test_noise"}
     assert (offered["high"].level, offered["rising"].window) == ("critical", Window(rows=2))
     assert (offered["test_noise"].kind, offered["test_noise"].rate) == ("live_test", 1.0)
     assert host.errors == {"m": []}
@@ -228,7 +232,7 @@ def test_a_hostile_assertion_loses_only_its_own_verdicts(
     request: pytest.FixtureRequest, hostile: str, place: int
 ) -> None:
     names = [*GOOD[:place], hostile, *GOOD[place:]]
-    found = judged(request.getfixturevalue("hasty" if hostile == "loops" else "host"), names)
+    found = judged(request.getfixturevalue("hasty" if hostile == "sleeps" else "host"), names)
     assert plain(found.found) == EXPECTED
     ((name, reason, detail),) = [(f.name, f.reason, f.detail) for f in found.failures]
     assert (name, reason) == (hostile, REASONS[hostile][0])

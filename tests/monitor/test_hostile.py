@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from outrider.monitor.host.shared_state import SharedState
-from outrider.monitor.queries.overview import AssertionView, read_overview
+from outrider.monitor.views.overview.reader import AssertionView, read_overview
 from tests.end_to_end.service import CONFIG, write_project
 
 from .hostile_corpus import CORPUS, WITNESSES, hostile_file

@@ -20,10 +20,12 @@ from outrider.assertions import Batch
 from outrider.dataops.confinement import clean_environment, landlock_version, libraries
 from outrider.dataops.state.database import write
 from outrider.dataops.uploads import check_process, checks
-from outrider.monitor.api.outside import version_uploads
 from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.settings.model_sections import ShadowSettings
 from outrider.monitor.trainer.weights_size import weight_bytes
+from outrider.monitor.views.outside import versions as version_uploads
+from tests.dataops.model_kinds.folders import NEEDS
+from tests.forked import LIGHT, forks
 from tests.requirements import require_package
 
 from .test_uploads import World
@@ -49,6 +51,16 @@ def _nothing_open(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with write(world.engine) as connection:
         connection.execute(text("DELETE FROM version_upload WHERE status = 'open'"))
         connection.execute(text("UPDATE job SET status = 'failed' WHERE finished_us IS NULL"))
+
+
+@pytest.fixture(autouse=True)
+def _forked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Processes have their imports; one is started as users start it, and imports what it needs confined."""
+    if request.function is test_model_folder_is_opened_in_a_process_before_it_is_taken:
+        yield
+        return
+    with forks(modules=(*LIGHT, "outrider.dataops.uploads.check_process", "onnxruntime", *NEEDS)):
+        yield
 
 
 def key_tensor(location: str = KEY_BYTES) -> Any:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from outrider.assertions import Batch, Window, assertion, load_assertions
 from outrider.dataops.judges import counts_of, failures_of
 from outrider.errors import ConfigError
-from outrider.monitor.api.judges import judge_view
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.settings.judge_version import judge_digest
 from outrider.monitor.settings.model_sections import JudgeSettings
+from outrider.monitor.views.judges.routes import judge_view
 from outrider.monitor.worker.llm_judges import InvalidAnswer, Judge, open_judge, parse_answer
 from outrider.monitor.worker.replay import replay, stretch
 from tests.chat_server import ChatServer, chat_server

@@ -14,7 +14,8 @@ from outrider.dataops.journal.journal import Entry
 from outrider.dataops.ledger import backfill
 from outrider.dataops.ledger.backfill import open_gaps
 from outrider.monitor.server.app import build_app
-from outrider.monitor.server.routers import all_routers
+from outrider.monitor.views.every import every_router
+from outrider.monitor.views.service import Service
 from outrider.monitor.worker import replay as replaying
 from outrider.monitor.worker.objectives import Objectives
 from tests.asgi import get
@@ -489,7 +490,8 @@ def test_the_page_and_doctor_say_how_old_records_are_and_what_was_skipped(tmp_pa
 
 def overview_page(bench: Workbench) -> str:
     app = build_app(
-        fault=lambda: None, routers=all_routers(bench.settings, dict, keyring_in(bench.settings.data_folder))
+        fault=lambda: None,
+        routers=[every_router(Service.open(bench.settings, keyring_in(bench.settings.data_folder)))],
     )
     return get(app, "/m/toy", headers={"Authorization": "Bearer key"}).text
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from outrider.assertions import Batch
-from outrider.behavioral_tests.endpoint import endpoint
-from outrider.dataops.model_kinds.breaker import FAILURES, FIRST_REST_S, LONGEST_REST_S, Breaker
+from outrider.behavioral_tests.asking.limits import FAILURES, Breaker
+from outrider.behavioral_tests.asking.records import endpoint
 from outrider.errors import ConfigError, ServerError
 from outrider.monitor.settings.config import load_settings
 from tests.end_to_end.service import write_project
@@ -225,25 +225,6 @@ def test_what_lies_far_behind_is_shed(tmp_path: Path) -> None:
         shed = bench.rows("SELECT DISTINCT seq FROM live_answer WHERE status = 'shed'")
         assert shed == [(1,)]
         assert outcomes(bench)["passed"] + outcomes(bench).get("failed", 0) == len(server.instances) > 0
-
-
-def test_the_breaker_rests_longer_and_longer_and_forgives_at_once() -> None:
-    now = 0.0
-    breaker = Breaker(clock=lambda: now)
-    for _ in range(FAILURES):
-        assert breaker.allows()
-        breaker.failed()
-    rests = []
-    for _ in range(8):
-        began = now
-        while not breaker.allows():
-            now += 1.0
-        rests.append(now - began)
-        breaker.failed()
-    assert rests[:3] == [FIRST_REST_S, 2 * FIRST_REST_S, 4 * FIRST_REST_S]
-    assert max(rests) == LONGEST_REST_S
-    breaker.answered()
-    assert breaker.allows()
 
 
 def test_an_endpoint_that_drips_ends_with_its_deadline() -> None:

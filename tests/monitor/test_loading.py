@@ -11,11 +11,17 @@ import httpx
 import pytest
 from fastapi import APIRouter
 
+from outrider.monitor.http import routes
+from outrider.monitor.http.auth import KeyGate
+from outrider.monitor.http.routes import ScopedRouter
 from outrider.monitor.server import app as application
-from outrider.monitor.server import process, routers
+from outrider.monitor.server import process
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.views import every
+from outrider.monitor.views.service import Service
 from tests.databases import place_database
 from tests.end_to_end.service import wait_until, write_project
+from tests.keyrings import keyring_in, owner_key
 
 LATE = APIRouter()
 
@@ -25,10 +31,15 @@ async def late(said: dict[str, int]) -> dict[str, int]:
     return said
 
 
-def answers(*paths: str, is_finished: bool = True) -> dict[str, httpx.Response]:
+def answers(folder: Path, *paths: str, is_finished: bool = True) -> dict[str, httpx.Response]:
     """Answers to POSTs sent while the API loads, in the order of their arrival."""
     app = application.build_app(fault=lambda: None)
-    app.is_loading = True
+    scopes = routes.RouteScopes(routes=[routes.ScopedRoute.of("GET /healthz", "")])
+    scopes.is_loading = True
+    folder.mkdir(exist_ok=True)
+    keyring = keyring_in(folder)
+    gate = KeyGate(app, keyring, routes=scopes)
+    owner = {"authorization": f"Bearer {owner_key(folder)}"}
     found: dict[str, httpx.Response] = {}
 
     async def ask(client: httpx.AsyncClient, path: str) -> None:
@@ -36,8 +47,8 @@ def answers(*paths: str, is_finished: bool = True) -> dict[str, httpx.Response]:
         found[path] = await client.request(method, path, json={"n": 1} if method == "POST" else None)
 
     async def run() -> None:
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        transport = httpx.ASGITransport(gate)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=owner) as client:
             waiting = [asyncio.create_task(ask(client, path)) for path in paths]
             for _ in range(50):
                 await asyncio.sleep(0)
@@ -45,40 +56,46 @@ def answers(*paths: str, is_finished: bool = True) -> dict[str, httpx.Response]:
             if is_finished:
                 app.include_router(LATE)
                 app.openapi_schema = None
-                app.is_loading = False
+                scopes.add(
+                    routes.ScopedRoute.of(name, "read") for name in ("POST /v1/late", "GET /openapi.json")
+                )
+                scopes.is_loading = False
             await asyncio.gather(*waiting)
 
     asyncio.run(run())
+    keyring.close()
     return found
 
 
-def test_a_request_for_a_route_still_to_come_is_answered_by_it() -> None:
-    found = answers("/v1/late", "/v1/nowhere", "/openapi.json", "/healthz")
+def test_a_request_for_a_route_still_to_come_is_answered_by_it(tmp_path: Path) -> None:
+    found = answers(tmp_path, "/v1/late", "/v1/nowhere", "/openapi.json", "/healthz")
     assert list(found)[:2] == ["/healthz", "loaded"], "liveness waits for nobody, the others for the routers"
     assert found["/v1/late"].json() == {"n": 1}
     assert found["/v1/nowhere"].status_code == 404
     assert "/v1/late" in found["/openapi.json"].json()["paths"], "the document is whole"
 
 
-def test_what_loads_too_long_is_told_when_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(application, "_LOAD_S", 0.05)
-    answer = answers("/v1/late", is_finished=False)["/v1/late"]
+def test_what_loads_too_long_is_told_when_to_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "_LOAD_S", 0.05)
+    answer = answers(tmp_path, "/v1/late", is_finished=False)["/v1/late"]
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
 
 
 def test_routers_that_fail_to_load_are_tried_again_and_readiness_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = routers.all_routers
+    whole = every.every_router
     failures = iter([ImportError("no module named 'orjson'")])
     is_mended = threading.Event()
 
-    def all_routers(*given: Any, **named: Any) -> list[APIRouter]:
+    def every_router(service: Service) -> ScopedRouter:
         if not is_mended.is_set():
             raise next(failures, MemoryError("still"))
-        return whole(*given, **named)
+        return whole(service)
 
-    monkeypatch.setattr(routers, "all_routers", all_routers)
+    monkeypatch.setattr(every, "every_router", every_router)
     monkeypatch.setattr(process, "settle_garbage", lambda: None)
     config = write_project(tmp_path)
     (tmp_path / "outrider-data").mkdir()
@@ -96,7 +113,7 @@ def test_routers_that_fail_to_load_are_tried_again_and_readiness_says_so(
         key = (tmp_path / "outrider-data" / "key").read_text().strip()
         began = time.monotonic()
         assert "cannot be offered" in get(intake.app, "/v1/models", key).json()["detail"]
-        assert time.monotonic() - began < application._LOAD_S, "nobody waits for what has failed"
+        assert time.monotonic() - began < routes._LOAD_S, "nobody waits for what has failed"
         is_mended.set()
         wait_until(lambda: get(intake.app, "/readyz").status_code == 200, "a ready service")
         assert get(intake.app, "/v1/models", key).status_code == 200

@@ -10,7 +10,8 @@ from outrider.assertions import Batch
 from outrider.assertions.batch import TIME
 from outrider.connection import _frame
 from outrider.dataops.journal.journal import Entry
-from outrider.monitor.server.routers import all_routers
+from outrider.monitor.views.every import every_router
+from outrider.monitor.views.service import Service
 from tests.asgi import get
 from tests.end_to_end.service import write_project
 from tests.keyrings import keyring_in
@@ -63,8 +64,8 @@ def test_pages_queries_and_exports_show_records_of_any_year(tmp_path: Path) -> N
         assert bench.count("records") == 2 + len(ODD)
         assert {f"odd{row}" for row in range(0, len(ODD), 2)} <= bench.flags("too_high")
         app = FastAPI()
-        for router in all_routers(bench.settings, dict, keyring_in(bench.settings.data_folder)):
-            app.include_router(router)
+        keyring = keyring_in(bench.settings.data_folder)
+        app.include_router(every_router(Service.open(bench.settings, keyring)))
         pages = ["", "/flags", "/behavior", *(f"/records/odd{row}" for row in range(len(ODD)))]
         queries = [
             "flags?model=toy&limit=500",

@@ -13,14 +13,10 @@ from outrider.dataops.state import pauses
 from outrider.dataops.state.database import write
 from outrider.dataops.state.pauses import What
 from outrider.errors import NotFound
-from outrider.monitor.api.pauses import pause_routes
-from outrider.monitor.server.app import build_app
-from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
 from tests.declared_bodies import check_body
 from tests.end_to_end.service import write_project
+from tests.monitor.services import every_app
 
 from .web.sample import MODEL, Sample, build
 from .workbench import Workbench, workbench
@@ -105,10 +101,7 @@ def sample(tmp_path: Path) -> Iterator[Sample]:
 
 @pytest.fixture
 def app(sample: Sample, tmp_path: Path) -> FastAPI:
-    settings = Settings(base=tmp_path, models={MODEL: ModelSettings()})
-    web = web_routes(sample.engine, sample.journal, models=(MODEL,), health=lambda: {"worker": True})
-    routers = [pause_routes(sample.engine, settings), web]
-    return build_app(fault=lambda: None, routers=routers)
+    return every_app(sample.engine, sample.journal, models=(MODEL,), folder=tmp_path, health={"worker": True})
 
 
 def post(app: FastAPI, url: str, json: object) -> httpx.Response:

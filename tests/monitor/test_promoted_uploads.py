@@ -19,6 +19,8 @@ from outrider.monitor.engine.launch import Launch
 from outrider.monitor.engine.trunk_groups import opening_uploads
 from outrider.monitor.engine.version_launch import DRIVER, files_of
 from tests.dataops.model_kinds.adapters import write_lora
+from tests.dataops.model_kinds.folders import NEEDS
+from tests.forked import LIGHT, forks
 from tests.requirements import require_package
 
 from .engine_threads import EngineThread
@@ -32,6 +34,13 @@ FOLDER, ADAPTER, OWN = "2", "3", "4"
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made, folder = World(tmp_path_factory.mktemp("promoted")), tmp_path_factory.mktemp("folder")
+    with forks(modules=(*LIGHT, *NEEDS)):
+        yield from _promoted(made, folder)
+    made.process.close()
+    made.engine.dispose()
+
+
+def _promoted(made: World, folder: Path) -> Iterator[World]:
     assert send_folder(made, folder_files(folder)).json()["version"] == FOLDER
     with write(made.engine) as connection:
         models.promote(connection, "m", FOLDER, by="ann", reason="", now_us=now_us())
@@ -40,8 +49,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     files = {path.name: path.read_bytes() for path in adapter.iterdir()}
     assert made.send(files, "adapter").json()["version"] == ADAPTER
     yield made
-    made.process.close()
-    made.engine.dispose()
 
 
 def stored(world: World, version: str) -> Source:

@@ -14,17 +14,14 @@ from outrider.assertions.flags.quality import Rate, SuspensionRule
 from outrider.commands.assertion_quality import rate_text
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.flags import quality, reviews
-from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.api.read import read_routes
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import WebhookSettings
 from tests.asgi import get
 from tests.declared_bodies import check_body
+from tests.monitor.services import every_app
 
 from .web.conftest import make_app
 from .web.sample import MODEL, Sample, add, build
@@ -47,11 +44,7 @@ def app(sample: Sample, tmp_path: Path) -> FastAPI:
         models={MODEL: ModelSettings(slice_by="device")},
         webhooks=(WebhookSettings(url="http://127.0.0.1:9/"),),
     )
-    routers = [
-        read_routes(sample.engine, sample.journal, models=(MODEL,)),
-        data_routes(sample.engine, settings, LocalObjects(tmp_path / "objects")),
-    ]
-    return build_app(fault=lambda: None, routers=routers)
+    return every_app(sample.engine, sample.journal, settings)
 
 
 def ask(app: FastAPI, method: str, url: str, json: object = None) -> httpx.Response:

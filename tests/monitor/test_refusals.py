@@ -8,7 +8,8 @@ from fastapi import FastAPI
 
 from outrider.monitor.http.refusals import MOST, RefusalBook
 from outrider.monitor.server.app import build_app
-from outrider.monitor.server.routers import all_routers
+from outrider.monitor.views.every import every_router
+from outrider.monitor.views.service import Service
 from tests.asgi import get
 from tests.databases import migrated_for
 from tests.keyrings import keyring_in
@@ -68,7 +69,7 @@ def app(tmp_path: Path) -> FastAPI:
         odd = [{"model": "digits", "id": f"<b{n}>", "inputs": {"image": "x"}} for n in range(21)]
         call("POST", "/v1/records", json=odd)
     migrated_for(settings).dispose()
-    routers = all_routers(settings, dict, keyring_in(settings.data_folder), book)
+    routers = [every_router(Service.open(settings, keyring_in(settings.data_folder), refusals=book))]
     return build_app(fault=lambda: None, routers=routers)
 
 

@@ -22,8 +22,6 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.gate_sections import GateSettings
 from outrider.monitor.settings.model_sections import ModelSettings
@@ -33,6 +31,7 @@ from tests.databases import migrated
 from tests.declared_bodies import check_body
 from tests.gate_evidence import kept_evidence
 from tests.model_sources import section_source
+from tests.monitor.services import every_app
 from tests.running_jobs import run_until
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
@@ -122,7 +121,7 @@ def client(engine: Engine, tmp_path: Path) -> Iterator[Client]:
     shop = JobContext(settings, engine, objects, NoBlocks(), poll_s=0.01)
     thread = threading.Thread(target=run_until, args=(shop,))
     thread.start()
-    app = build_app(fault=lambda: None, routers=[data_routes(engine, settings, objects)])
+    app = every_app(engine, settings=settings, objects=objects)
     yield Client(app)
     shop.stop.set()
     thread.join()
@@ -214,7 +213,7 @@ def test_rows_are_streamed_in_batches_of_some_columns(engine: Engine, tmp_path: 
         )
         changes.commit(connection, draft, validation={}, now_us=1)
     settings = Settings(base=tmp_path, models={"m": ModelSettings(predictor="model.py:predict")})
-    app = build_app(fault=lambda: None, routers=[data_routes(engine, settings, objects)])
+    app = every_app(engine, settings=settings, objects=objects)
     answer = Client(app).get("/v1/datasets/d/versions/1/rows?part=train&column=inputs.x&column=id")
     assert "content-length" not in answer.headers, "it is sent while it is read"
     with pa.ipc.open_stream(answer.content) as reader:
@@ -230,8 +229,7 @@ def test_a_dataset_leaves_the_disk_what_records_need(engine: Engine, tmp_path: P
         models={"m": ModelSettings(predictor="model.py:predict")},
         storage=StorageSettings(min_free_bytes=2**60),
     )
-    routes = data_routes(engine, settings, LocalObjects(tmp_path / "objects"))
-    app = build_app(fault=lambda: None, routers=[routes])
+    app = every_app(engine, settings=settings)
     answer = Client(app).post("/v1/datasets/d/versions?model=m", content=arrow([0]), headers=ARROW)
     assert (answer.status_code, "min_free_bytes" in answer.text) == (507, True)
 

@@ -16,16 +16,14 @@ from sqlalchemy import Engine
 from outrider.behavioral_tests import Example, Outcome
 from outrider.behavioral_tests.outcome import Measure
 from outrider.dataops.improvement import suite_outcomes
-from outrider.dataops.payloads.objects import LocalObjects
-from outrider.monitor.api.data import data_routes
-from outrider.monitor.queries.cases import cases_of
-from outrider.monitor.queries.published_outcomes import ExampleGiven, MeasureGiven, OutcomeGiven
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import LimitSettings
+from outrider.monitor.views.suites.cases import cases_of
+from outrider.monitor.views.suites.published import ExampleGiven, MeasureGiven, OutcomeGiven
 from tests.asgi import request
 from tests.databases import migrated
+from tests.monitor.services import every_app
 
 EXAMPLE = Example("c1", 1.0, {"text": "now"}, {"label": 1}, {"text": "was"}, {"label": 0}, {"label": 0}, 3)
 MEASURE = Measure("gap", float("nan"), 0.0, 0.2, 90, "men - women")
@@ -50,8 +48,7 @@ def app(engine: Engine, tmp_path: Path) -> FastAPI:
         models={"m": ModelSettings(predictor="model.py:predict")},
         limits=LimitSettings(body_bytes=1_000_000),
     )
-    router = data_routes(engine, settings, LocalObjects(tmp_path / "objects"))
-    return build_app(fault=lambda: None, routers=[router])
+    return every_app(engine, settings=settings)
 
 
 def publish(app: FastAPI, *outcomes: dict[str, Any], model: str = "m", **more: Any) -> tuple[int, Any]:

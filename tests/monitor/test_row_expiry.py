@@ -11,11 +11,9 @@ from sqlalchemy import event
 from outrider.dataops.journal import row_expiry
 from outrider.dataops.journal.row_expiry import DAY_US, START, expire_rows, expired_ids, id_hash
 from outrider.dataops.state.database import write
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.intake import expiry as walking
-from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
 from tests.asgi import get
+from tests.monitor.services import every_app
 
 from .test_expiry import bench_of, block, checkpointed, expire, kinds, quiet
 from .workbench import START_US, Workbench
@@ -165,11 +163,7 @@ def test_readers_say_expired(tmp_path: Path) -> None:
     with bench_of(tmp_path, STORAGE) as bench:
         fed(bench)
         expire(bench, OLD)
-        routers = [
-            read_routes(bench.engine, bench.journal, models=("toy",)),
-            web_routes(bench.engine, bench.journal, models=("toy",), health=lambda: {"worker": True}),
-        ]
-        app = build_app(fault=lambda: None, routers=routers)
+        app = every_app(bench.engine, bench.journal, models=("toy",))
         for path, word in (("/v1/records/toy/a0", "has expired"), ("/m/toy/records/a0", "has expired")):
             answer = get(app, path)
             assert answer.status_code == 410

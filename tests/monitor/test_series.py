@@ -8,26 +8,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fastapi import FastAPI
 from sklearn.metrics import f1_score, roc_auc_score
 from sqlalchemy import insert
 
 from outrider.assertions.statistics.performance import figure_text
 from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.commands.model_checks import score_warnings
-from outrider.dataops.ledger.minutes import roll_up
+from outrider.dataops.ledger.cube import roll_up
 from outrider.dataops.ledger.stated_values import PLACES
 from outrider.dataops.state.database import open_database, write
 from outrider.dataops.state.improvement_tables import LabelRequest
 from outrider.dataops.state.tables import RecordCount, table_of
-from outrider.monitor.api.traffic.series import series_routes
-from outrider.monitor.queries.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
-from outrider.monitor.queries.series.counts import SeriesCut
-from outrider.monitor.queries.series.span import MOST_POINTS, step_us
-from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.series.answer import SeriesReport, SeriesRequest, performance_json, series_json
+from outrider.monitor.views.series.counts import SeriesCut
+from outrider.monitor.views.series.span import MOST_POINTS, step_us
 from tests.databases import place_database
 from tests.end_to_end.service import CONFIG, MODEL, write_project
+from tests.monitor.services import every_app
 from tests.monitor.test_routes_data import Client
 from tests.monitor.workbench import START_US, Workbench, workbench
 
@@ -271,8 +268,7 @@ def test_performance_notes_scores_of_the_positive_class_when_they_are_read_as_th
 @pytest.fixture
 def client(bench: Any) -> Client:
     made, _ = bench
-    app: FastAPI = build_app(fault=lambda: None, routers=[series_routes(made.engine, made.settings)])
-    return Client(app)
+    return Client(every_app(made.engine, settings=made.settings))
 
 
 @pytest.mark.parametrize(
@@ -308,8 +304,7 @@ def test_a_long_range_has_few_points(client: Client) -> None:
 
 def test_the_overview_draws_each_version_and_names_the_accuracys(bench: Any) -> None:
     made, _ = bench
-    routers = [web_routes(made.engine, made.journal, models=("toy",))]
-    page = Client(build_app(fault=lambda: None, routers=routers))
+    page = Client(every_app(made.engine, made.journal, models=("toy",)))
     text = page.get("/m/toy?range=90d&versus=previous&slice=a").text
     assert text.count('<figure class="trend">') > 6
     assert "first records of version 8" in text

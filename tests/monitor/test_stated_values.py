@@ -15,10 +15,9 @@ from outrider.dataops.erasure import pending
 from outrider.dataops.erasure.erasing import complete
 from outrider.dataops.erasure.target import ErasureTarget
 from outrider.dataops.ledger.stated_values import COUNTERS, OTHERS, PLACES
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.erasure_place import place_of
-from outrider.monitor.web.routes import web_routes
-from outrider.monitor.web.series_chart import MOST_LINES
+from outrider.monitor.views.series.chart import MOST_LINES
+from tests.monitor.services import every_app
 from tests.monitor.test_routes_data import Client
 from tests.scan import needles, places
 from tests.soak import rounds
@@ -214,9 +213,7 @@ def test_pages_show_the_heaviest_versions_and_the_others_under_a_flood(tmp_path:
             feed(made, block, after_s=0)
         made.work()
         made.feed([], after_s=90)
-        page = Client(
-            build_app(fault=lambda: None, routers=[web_routes(made.engine, made.journal, models=("toy",))])
-        )
+        page = Client(every_app(made.engine, made.journal, models=("toy",)))
         overview, groups = (page.get(f"/m/toy{path}?range=90d").text for path in ("", "/fairness"))
         chart = overview.partition("<figcaption>Records</figcaption>")[2].partition("</figure>")[0]
         assert chart.count("<li ") == MOST_LINES

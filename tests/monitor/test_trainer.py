@@ -47,6 +47,7 @@ from outrider.monitor.trainer.job_process import AGAIN
 from outrider.monitor.trainer.retraining import Retraining
 from tests.databases import migrated_for
 from tests.end_to_end.service import wait_until
+from tests.forked import TRAINING, forks
 from tests.model_sources import section_source
 from tests.running_jobs import run_next
 from tests.soak import PATIENCE_S
@@ -1067,6 +1068,13 @@ def test_the_champions_outcomes_are_made_once_and_again_for_an_edited_suite(cont
         look()
 
 
+@pytest.fixture
+def _forked() -> Iterator[None]:
+    with forks(*TRAINING):
+        yield
+
+
+@pytest.mark.usefixtures("_forked")
 def test_tests_of_an_uploaded_champion_ask_an_engine_without_secrets_in_an_empty_working_directory(
     context: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1115,6 +1123,7 @@ def test_champions_tests_wait_until_the_worker_has_judged_what_came_while_it_loa
     champions.close()
 
 
+@pytest.mark.usefixtures("_forked")
 def test_champion_that_gave_no_answer_keeps_no_outcome_and_is_asked_again(
     context: JobContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -1143,6 +1152,7 @@ def ended(champions: ChampionSuites) -> int | None:
     return running.wait(PATIENCE_S)
 
 
+@pytest.mark.usefixtures("_forked")
 def test_a_process_of_its_own_makes_them_and_is_ended_with_the_trainer(context: JobContext) -> None:
     champions = ChampionSuites(context, context.settings.base / "outrider.toml", look_s=0.0)
     champions.look()

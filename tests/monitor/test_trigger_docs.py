@@ -8,9 +8,9 @@ from typing import get_type_hints
 import yaml  # type: ignore[import-untyped]  # no stubs
 
 from outrider.dataops.triggers.decision import TRIGGER_OUTCOMES
-from outrider.monitor.api.triggers import AlertsTaken, IgnoredAlert
-from outrider.monitor.http.route_scopes import ROUTES
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.views.triggers.routes import AlertsTaken, IgnoredAlert
+from tests.scopes import every_route
 
 PAGE = (Path(__file__).parents[2] / "docs" / "triggers.md").read_text(encoding="utf-8")
 
@@ -33,7 +33,9 @@ def test_the_configuration_sets_every_trigger(tmp_path: Path) -> None:
 def test_the_receiver_posts_to_the_route_and_the_rule_names_the_model(tmp_path: Path) -> None:
     manager, rules = map(yaml.safe_load, blocks("yaml"))
     (hook,) = manager["receivers"][1]["webhook_configs"]
-    assert "POST " + hook["url"].removeprefix("http://127.0.0.1:8470") in ROUTES
+    assert "POST " + hook["url"].removeprefix("http://127.0.0.1:8470") in {
+        route.action for route in every_route()
+    }
     assert hook["http_config"]["authorization"]["credentials_file"]
     (rule,) = rules["groups"][0]["rules"]
     (tmp_path / "outrider.toml").write_text(blocks("toml")[0])

@@ -20,7 +20,7 @@ from outrider.dataops.model_kinds.torch_models import load_architecture
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 from outrider.monitor.engine.asks import Ask, AskAnswer
 from outrider.monitor.engine.client import EngineClient, Making
 from outrider.monitor.engine.events import EngineEvent, VersionLoad
@@ -95,7 +95,7 @@ def retrained(settings: Settings) -> bytes:
         settings.base, rows, champion="mood@1", source=source, epochs=2, learning_rate=0.1, batch_rows=8,
         weights=settings.path("mood.safetensors").read_bytes(), trains=settings.models["mood"].retrain.trains,
     )  # fmt: skip
-    weights = trainer_of(source, given.options).train(given, lambda _: None).weights
+    weights = train_version(given, lambda _: None).weights
     assert weights is not None
     return weights
 

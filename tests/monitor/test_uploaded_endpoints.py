@@ -196,7 +196,7 @@ def test_redirect_of_uploaded_endpoint_is_not_followed(tmp_path: Path) -> None:
             project(tmp_path, config_of(server.url, other.url)) as own,
         ):
             version = own.upload(f"{server.url}/v1/models/m:predict")
-            with pytest.raises(ServerError, match="answered 307"):
+            with pytest.raises(ServerError, match="status 307: redirects are not followed"):
                 own.world.answers(version, ROWS)
             assert len(server.asked) == 1
         assert other.asked == []

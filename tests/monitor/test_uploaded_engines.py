@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,15 @@ from outrider.dataops.state.improvement_tables import VersionUpload
 from outrider.dataops.state.tables import table_of
 from outrider.dataops.uploads.checks import sha256_of
 from outrider.monitor.engine.groups import APART
-from tests.dataops.model_kinds.folders import bert_config, gpt2_config, save, write_tokenizer
+from tests.dataops.model_kinds.folders import NEEDS, bert_config, gpt2_config, save, write_tokenizer
+from tests.forked import LIGHT, forks
 from tests.requirements import require_package
 
 from .workbench import Workbench, workbench
 
 NET = """
+import time
+
 import torch
 
 
@@ -38,7 +41,7 @@ class Net(torch.nn.Module):
 
     def forward(self, x):
         while self.bad.item() and (x.max() >= self.bad).any():
-            pass
+            time.sleep(0.05)
         return self.line(x)
 
 
@@ -69,6 +72,16 @@ deadline_s = 1.0
 noise_rate = 0.0
 """
 WORDS = "def predict(batch):\n    return {'label': ['a'] * batch.rows}\n"
+
+
+@pytest.fixture(autouse=True)
+def _forked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Engines have their imports, but where the test is about how they are started."""
+    if request.function is test_engine_of_an_upload_has_no_secret_and_an_empty_working_directory:
+        yield
+        return
+    with forks(modules=(*LIGHT, *NEEDS)):
+        yield
 
 
 def weights(bad: float) -> bytes:

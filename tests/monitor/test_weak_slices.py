@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.api.traffic.weak_slices import weak_slice_routes
-from outrider.monitor.queries.weak_slices import SliceSearch, slices_json, stored_slices
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.slices.reader import slices_json, stored_slices
+from tests.monitor.services import every_app
 from tests.monitor.test_routes_data import Client
 from tests.monitor.web.sample import MODEL, Sample, build
 
@@ -33,12 +31,7 @@ def sample(folder: Path) -> Any:
 def client(sample: Sample, folder: Path) -> Client:
     storage = StorageSettings(folder=str(folder))
     settings = Settings(base=folder, storage=storage, models={MODEL: ModelSettings()})
-    search = SliceSearch(sample.engine, settings)
-    routers = [
-        weak_slice_routes(settings, search),
-        web_routes(sample.engine, sample.journal, models=(MODEL,), slices=search),
-    ]
-    return Client(build_app(fault=lambda: None, routers=routers))
+    return Client(every_app(sample.engine, sample.journal, settings))
 
 
 def test_flags_of_faulty_cameras_are_a_weak_slice(client: Client, sample: Sample) -> None:

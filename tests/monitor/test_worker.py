@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outrider.monitor.queries.overview import read_overview
+from outrider.monitor.views.overview.reader import read_overview
 from tests.end_to_end.service import CHECKS, CONFIG, MODEL, write_project
 
 from .workbench import Workbench, workbench
@@ -205,7 +205,7 @@ def broken(batch):
     ("body", "reason"),
     [
         ("raise KeyError('x')", "raised"),
-        ("while True: pass", "deadline"),
+        ("import time; time.sleep(600)", "deadline"),
         ("import os; os._exit(3)", "died"),
         ("return [True]", "wrong_shape"),
         ("return [bytearray(1 << 33) for _ in range(64)]", "out_of_memory"),

@@ -15,10 +15,10 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.aggregates import Aggregates, aggregates
+from outrider.dataops.datasets.changes import row_counts
 from outrider.dataops.datasets.erased import erasable_rows, erase_rows
 from outrider.dataops.datasets.frames import numbers_of
 from outrider.dataops.datasets.references import open_version, set_tag
-from outrider.dataops.datasets.row_counts import row_counts
 from outrider.dataops.datasets.scan import scan
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.payloads.objects import LocalObjects

@@ -100,9 +100,9 @@ class Route:
     schema: Mapping[str, Any] | None = None
 
 
-def routes_of(table: Mapping[str, str], document: Mapping[str, Any]) -> list[Route]:
-    """Every route of the table, with what the document says about it."""
-    return [_route(action, document) for action in table]
+def routes_of(actions: Sequence[str], document: Mapping[str, Any]) -> list[Route]:
+    """Routes with what the document says about each."""
+    return [_route(action, document) for action in actions]
 
 
 def _route(action: str, document: Mapping[str, Any]) -> Route:

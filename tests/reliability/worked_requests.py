@@ -22,7 +22,7 @@ from outrider.dataops.learned.proposals import Learned, learned_path, save_learn
 from outrider.dataops.models.registry import register
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database, write
-from outrider.monitor.queries.published_outcomes import OutcomeGiven
+from outrider.monitor.views.suites.published import OutcomeGiven
 from tests.comparison_reports import report
 from tests.model_sources import FUNCTION
 from tests.monitor.web.sample import MODEL

@@ -6,8 +6,10 @@ And the advice to keep or suspend it.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 from outrider.assertions.statistics.estimation import Estimate, estimate_share
+from outrider.assertions.statistics.loss_bounds import FloatOrNull
 from outrider.assertions.statistics.wilson import wilson_interval
 
 SUBSUMED_SHARE = 0.9
@@ -40,7 +42,17 @@ class Rate:
         return f"n {self.trials:,}"
 
     @property
-    def share(self) -> float:
+    def method(self) -> Literal["weighted", "none", "plain"]:
+        """Estimator of the share."""
+        return "plain"
+
+    @property
+    def effective(self) -> float:
+        """Equivalent in random draws."""
+        return self.trials
+
+    @property
+    def share(self) -> FloatOrNull:
         """``nan`` without trials."""
         return self.hits / self.trials if self.trials else float("nan")
 
@@ -72,7 +84,17 @@ class WeightedRate(Rate):
         return f"weighted, n {self.trials:,}, effective n {self.estimate.effective:.0f}"
 
     @property
-    def share(self) -> float:
+    def method(self) -> Literal["weighted", "none", "plain"]:
+        """Estimator of the share."""
+        return self.estimate.method
+
+    @property
+    def effective(self) -> float:
+        """Equivalent in random draws."""
+        return round(self.estimate.effective, 1)
+
+    @property
+    def share(self) -> FloatOrNull:
         """Estimated share of the population."""
         return self.estimate.value
 

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .loss_bounds import FloatOrNull
 from .wilson import wilson_limits
 
 Floats = NDArray[np.float64]
@@ -32,7 +33,7 @@ class Estimate:
         ``weighted``: labels by their weights. ``none``: there is no label that has one.
     """
 
-    value: float
+    value: FloatOrNull
     low: float
     high: float
     labels: int

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from .loss_bounds import FloatOrNull
 from .wilson import wilson_interval
 
 RESAMPLES = 2000
@@ -26,12 +27,12 @@ class RaterAgreement:
     """
 
     n: int
-    accuracy: float
-    accuracy_low: float
-    accuracy_high: float
-    kappa: float
-    kappa_low: float
-    kappa_high: float
+    accuracy: FloatOrNull
+    accuracy_low: FloatOrNull
+    accuracy_high: FloatOrNull
+    kappa: FloatOrNull
+    kappa_low: FloatOrNull
+    kappa_high: FloatOrNull
 
 
 def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> RaterAgreement:

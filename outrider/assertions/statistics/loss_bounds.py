@@ -9,7 +9,7 @@ are one-sided, each with the given error.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Annotated, Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,18 +24,20 @@ _POWER = 0.9
 _STEPS = 50
 _FARTHEST = 1e9
 _LARGEST = 1e100
+FloatOrNull: TypeAlias = Annotated[float, "null in JSON"]
+"""Infinite or NaN where nothing is known, which JSON has not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Mean loss of the candidate beyond the champion's.
+    """Mean loss of the candidate beyond the champion's, with one-sided bounds.
 
     ``value`` with its two one-sided bounds: in the loss's own unit, or as a share of the champion's loss.
     """
 
-    value: float
-    low: float
-    high: float
+    value: FloatOrNull
+    low: FloatOrNull
+    high: FloatOrNull
     rows: int
     entities: int
     error: float

@@ -18,10 +18,22 @@ reading of models that tell no more.
 
 from .cases import agree, ordered, spread
 from .fairness import group_gap
-from .groups import case, suite
 from .reading import severities
 from .rows import changed, equal, in_set, invariant, monotone, not_equal, same, shift, within
-from .rule import Expectation, Rule, Scope, all_of, any_of, from_spec, pairwise, single, spec_of, where
+from .rule import (
+    Expectation,
+    Rule,
+    Scope,
+    all_of,
+    any_of,
+    case,
+    from_spec,
+    pairwise,
+    single,
+    spec_of,
+    suite,
+    where,
+)
 from .texts import contains, length, matches, not_contains, similar, valid_json
 
 __all__ = [

@@ -41,14 +41,9 @@ def severities(verdict: NDArray[Any], rows: int) -> Floats:
 def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
     """Answers of a field, or of one element of a vector.
 
-    ``name[1]`` is one element, ``name[label]`` that of the original's class. Where ``name`` holds one number
-    per row, the confidence in the predicted class, ``name[label]`` is that, and minus that where the class is
-    not the original's (as CheckList has it).
-
-    Parameters
-    ----------
-    original
-        Where the class in ``name[label]`` is looked up, aligned with ``batch``.
+    ``name[1]`` is one element, ``name[label]`` that of the class in the ``original``, aligned with ``batch``.
+    Where ``name`` holds one number per row, the confidence in the predicted class, ``name[label]`` is that,
+    and minus that where the class is not the original's (as CheckList has it).
     """
     if batch.has(f"outputs.{field}") or not (match := _ELEMENT.fullmatch(field)):
         return column(batch, f"outputs.{field}")
@@ -114,11 +109,6 @@ def column(batch: Batch, name: str) -> NDArray[Any]:
     """A column as numpy.
 
     Nulls are NaN among floats, None among all else.
-
-    Raises
-    ------
-    KeyError
-        If there is no such column; the message names those of the same part that there are.
     """
     if not batch.has(name):
         part = name.partition(".")[0]
@@ -200,12 +190,7 @@ def distance(before: NDArray[Any], after: NDArray[Any], field: str, *, graded: b
 def check_kinds(expected: NDArray[Any], given: NDArray[Any], field: str, *, spelled: bool = False) -> None:
     """Raise a TypeError for texts against numbers.
 
-    They could never be equal.
-
-    Parameters
-    ----------
-    spelled
-        Whether a text may equal the number that it spells, as a label does.
+    They could never be equal, but for a text that spells the number, where ``spelled`` allows that.
     """
     kinds = [_kinds(values, spelled=spelled) for values in (expected, given)]
     if kinds[0] and kinds[1] and kinds[0].isdisjoint(kinds[1]):

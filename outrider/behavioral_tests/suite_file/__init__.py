@@ -7,8 +7,7 @@ from .adding import add_case, update
 from .checklist import read_checklist
 from .exporting import export, failed_cases
 from .reading import SUFFIX, candidates_of, parse, read_written, runnable
-from .writing import to_bytes, write
-from .written import CaseSource, WrittenCase, WrittenSuite, WrittenTest
+from .written import CaseSource, WrittenCase, WrittenSuite, WrittenTest, to_bytes, write
 
 __all__ = [
     "SUFFIX",

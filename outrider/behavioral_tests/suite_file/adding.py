@@ -13,8 +13,7 @@ from outrider.behavioral_tests.expect import spec_of
 from outrider.errors import ConfigError
 
 from .reading import DEFAULTS, SUFFIX, numbered, read_written, runnable
-from .writing import write
-from .written import WrittenCase, WrittenSuite, WrittenTest
+from .written import WrittenCase, WrittenSuite, WrittenTest, write
 
 State = Literal["added", "changed", "present"]
 """What became of a case: new, there with another answer or input before, or there already."""
@@ -25,12 +24,6 @@ def add_case(path: Path, test: WrittenTest) -> State:
 
     The test of that name is made where there is none. The same case again changes nothing; one of the same id
     replaces the other. Several processes may add to one file at a time.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read, has a test of that name that asks something else, or its columns would no
-        longer have one type each; the file then stays as it is.
     """
     state: State = "present"
 
@@ -44,13 +37,7 @@ def add_case(path: Path, test: WrittenTest) -> State:
 
 
 def update(path: Path, change: Callable[[WrittenSuite], WrittenSuite]) -> None:
-    """Read, change, check (runnable) and write a suite file, alone.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be read, or could not be run any more.
-    """
+    """Read, change, check (runnable) and write a suite file, alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _alone_in(path.parent):
         name = path.name.removesuffix(SUFFIX)
@@ -62,13 +49,7 @@ def update(path: Path, change: Callable[[WrittenSuite], WrittenSuite]) -> None:
 
 
 def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, State]:
-    """Suite with the one case of ``test``, and the case's state.
-
-    Raises
-    ------
-    ConfigError
-        As :func:`add_case`.
-    """
+    """Suite with the one case of ``test``, and the case's state."""
     (case,) = test.cases
     old = next((each for each in suite.tests if each.name == test.name), None)
     if old is None:

@@ -182,8 +182,8 @@ def _cases(line: _Line, fields: Sequence[str]) -> list[WrittenCase]:
     names = fields or line.fields or ()
     written = []
     for number, case in enumerate(line.cases):
-        told = labels[number] if isinstance(labels, list) else labels
-        label = case.label if case.label is not UNSET and case.label is not None else told
+        default = labels[number] if isinstance(labels, list) else labels
+        label = case.label if case.label is not UNSET and case.label is not None else default
         each = case.labels if case.labels is not None else label if isinstance(label, list) else None
         if each is not None and len(each) != len(case.inputs):
             raise ValueError(
@@ -224,17 +224,17 @@ def _check_labels(line: _Line, expectation: _Expectation, cases: list[WrittenCas
             )
 
 
-def _asks_label(told: _Expectation) -> bool:
-    by_label = told.kind == "label_or_not_negative" or (
-        told.kind in ("eq", "not_equal") and told.params.get("value") in ("label", None)
+def _asks_label(wanted: _Expectation) -> bool:
+    by_label = wanted.kind == "label_or_not_negative" or (
+        wanted.kind in ("eq", "not_equal") and wanted.params.get("value") in ("label", None)
     )
-    sliced = told.slice is not None and told.slice.field == "label"
-    return by_label or sliced or any(_asks_label(each) for each in told.of)
+    sliced = wanted.slice is not None and wanted.slice.field == "label"
+    return by_label or sliced or any(_asks_label(each) for each in wanted.of)
 
 
-def _expect(line: _Line, told: _Expectation, cases: list[WrittenCase]) -> tuple[Spec, Any]:
+def _expect(line: _Line, wanted: _Expectation, cases: list[WrittenCase]) -> tuple[Spec, Any]:
     """Rule and aggregation that judge as CheckList does."""
-    spec = _spec(line, told)
+    spec = _spec(line, wanted)
     scope = _rule(line, spec).scope
     has_lone = line.type != "MFT" and any(len(case.inputs) == 1 for case in cases)
     if has_lone and scope not in ("row", "pairwise"):
@@ -243,16 +243,16 @@ def _expect(line: _Line, told: _Expectation, cases: list[WrittenCase]) -> tuple[
         return spec, "all"
     if scope != "row":  # it says itself what it sees
         return spec, "any" if line.aggregate.startswith("any") else line.aggregate
-    return _expect_of_rows(line, told, cases, spec, has_lone=has_lone)
+    return _expect_of_rows(line, wanted, cases, spec, has_lone=has_lone)
 
 
 def _expect_of_rows(
-    line: _Line, told: _Expectation, cases: list[WrittenCase], spec: Spec, *, has_lone: bool
+    line: _Line, wanted: _Expectation, cases: list[WrittenCase], spec: Spec, *, has_lone: bool
 ) -> tuple[Spec, Any]:
     """Rule and aggregation where each answer is judged by itself."""
-    own_labels = any(case.labels is not UNSET for case in cases) and _asks_label(told)
-    _check_slices(told, grouped=any(len(case.inputs) > 1 for case in cases), own_labels=own_labels)
-    compares = _compares(told)
+    own_labels = any(case.labels is not UNSET for case in cases) and _asks_label(wanted)
+    _check_slices(wanted, grouped=any(len(case.inputs) > 1 for case in cases), own_labels=own_labels)
+    compares = _compares(wanted)
     if own_labels and compares:
         raise _NotCarried("pairs are compared, and the examples of a case have labels of their own")
     if line.aggregate.startswith("any"):
@@ -261,7 +261,7 @@ def _expect_of_rows(
     if line.type == "MFT":
         is_plain = not skips_first and not compares
     else:
-        is_plain = not has_lone and not own_labels and (skips_first or _is_met_by_itself(told))
+        is_plain = not has_lone and not own_labels and (skips_first or _is_met_by_itself(wanted))
     if is_plain:
         return spec, "all"
     if has_lone and own_labels:
@@ -289,50 +289,50 @@ def _rule(line: _Line, spec: Spec) -> Rule:
 _PAIRS = ("inv", "monotonic", "sentiment_shift")
 
 
-def _compares(told: _Expectation) -> bool:
+def _compares(wanted: _Expectation) -> bool:
     """True where answers are compared with the answer to the original."""
-    of_original = told.slice is not None and told.slice.field == "orig_pred"
-    pairs = told.kind in _PAIRS or (told.kind == "rule" and told.scope == "pairwise")
-    return pairs or of_original or any(_compares(each) for each in told.of)
+    of_original = wanted.slice is not None and wanted.slice.field == "orig_pred"
+    pairs = wanted.kind in _PAIRS or (wanted.kind == "rule" and wanted.scope == "pairwise")
+    return pairs or of_original or any(_compares(each) for each in wanted.of)
 
 
-def _is_met_by_itself(told: _Expectation) -> bool:
+def _is_met_by_itself(wanted: _Expectation) -> bool:
     """True where an original beside itself meets the expectation, or is not applicable."""
-    return told.kind in _PAIRS or (bool(told.of) and all(_is_met_by_itself(each) for each in told.of))
+    return wanted.kind in _PAIRS or (bool(wanted.of) and all(_is_met_by_itself(each) for each in wanted.of))
 
 
-def _check_slices(told: _Expectation, *, grouped: bool, own_labels: bool) -> None:
+def _check_slices(wanted: _Expectation, *, grouped: bool, own_labels: bool) -> None:
     """CheckList keeps or drops whole cases; a condition on single answers says that of one example alone."""
-    if told.slice is not None and told.slice.field == "pred" and grouped:
+    if wanted.slice is not None and wanted.slice.field == "pred" and grouped:
         raise _NotCarried("a slice of several examples by what is predicted for each of them")
-    if told.slice is not None and told.slice.field == "label" and own_labels:
+    if wanted.slice is not None and wanted.slice.field == "label" and own_labels:
         raise _NotCarried("a slice of several examples by the label of each of them")
-    for each in told.of:
+    for each in wanted.of:
         _check_slices(each, grouped=grouped, own_labels=own_labels)
 
 
-def _spec(line: _Line, told: _Expectation) -> Spec:
+def _spec(line: _Line, wanted: _Expectation) -> Spec:
     """Rule of one expectation, whatever scope it is judged in."""
     try:
-        if told.kind in _COMBINED:
-            if len(told.of) < 2:
-                raise ValueError(f"test {line.name!r}: {told.kind} needs 'of': two expectations or more")
-            spec: Spec = {_COMBINED[told.kind]: [_spec(line, each) for each in told.of]}
-        elif told.kind in _PAIRS and told.scope == "single":
+        if wanted.kind in _COMBINED:
+            if len(wanted.of) < 2:
+                raise ValueError(f"test {line.name!r}: {wanted.kind} needs 'of': two expectations or more")
+            spec: Spec = {_COMBINED[wanted.kind]: [_spec(line, each) for each in wanted.of]}
+        elif wanted.kind in _PAIRS and wanted.scope == "single":
             raise ValueError(
-                f"test {line.name!r}: {told.kind} compares pairs; scope pairwise expected, got single"
+                f"test {line.name!r}: {wanted.kind} compares pairs; scope pairwise expected, got single"
             )
         else:
-            spec = _RULES[told.kind](told.params)
+            spec = _RULES[wanted.kind](wanted.params)
     except KeyError as error:
         raise ValueError(
-            f"test {line.name!r}: expectation {told.kind!r} lacks or is unknown: {error}; known are "
+            f"test {line.name!r}: expectation {wanted.kind!r} lacks or is unknown: {error}; known are "
             f"{', '.join([*_RULES, *_COMBINED])}"
         ) from error
-    if told.slice is None:
+    if wanted.slice is None:
         return spec
-    field = "label.label" if told.slice.field == "label" else "outputs.label"
-    return {"where": {"field": field, "op": told.slice.op, "value": told.slice.value}, "then": spec}
+    field = "label.label" if wanted.slice.field == "label" else "outputs.label"
+    return {"where": {"field": field, "op": wanted.slice.op, "value": wanted.slice.value}, "then": spec}
 
 
 def _valued(name: str, params: Mapping[str, Any]) -> Spec:

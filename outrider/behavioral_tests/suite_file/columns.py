@@ -22,20 +22,7 @@ Types = Mapping[str, str | TensorType]
 def grouped(cases: Sequence[WrittenCase], labels: Any | UnsetType, types: Types) -> Grouped:
     """Examples of all cases, one row each, with case numbers.
 
-    Parameters
-    ----------
-    cases
-        With their ids.
-    labels
-        Right answer of the cases without one.
-    types
-        Types by column name, where they are not those that the values tell.
-
-    Raises
-    ------
-    SchemaMismatch
-        If the values of a column have no common type, or another than ``types`` says; naming the column and
-        the case.
+    ``labels`` are of cases without one; ``types`` of columns whose values do not tell.
     """
     sizes = np.array([len(case.inputs) for case in cases])
     number = np.repeat(np.arange(len(cases)), sizes)
@@ -68,12 +55,12 @@ def _labels(
     cases: Sequence[WrittenCase], labels: Any | UnsetType, number: np.ndarray
 ) -> dict[str, list[Any]]:
     if all(case.labels is UNSET for case in cases):
-        said = [_label(labels if case.label is UNSET else case.label) for case in cases]
-        return _of_cases("label", said, number)
-    said = []
+        answers = [_label(labels if case.label is UNSET else case.label) for case in cases]
+        return _of_cases("label", answers, number)
+    answers = []
     for case in cases:
         if case.labels is UNSET:
-            said += [_label(labels if case.label is UNSET else case.label)] * len(case.inputs)
+            answers += [_label(labels if case.label is UNSET else case.label)] * len(case.inputs)
             continue
         if case.label is not UNSET or len(case.labels) != len(case.inputs):
             raise SchemaMismatch(
@@ -81,8 +68,8 @@ def _labels(
                 f"case {case.id!r}: either label, or labels with one for each of its {len(case.inputs)} "
                 f"examples expected, got {len(case.labels)}",
             )
-        said += [_label(each) for each in case.labels]
-    return _of_cases("label", said, np.arange(len(said)))
+        answers += [_label(each) for each in case.labels]
+    return _of_cases("label", answers, np.arange(len(answers)))
 
 
 def _label(label: Any | UnsetType) -> dict[str, Any]:
@@ -92,7 +79,7 @@ def _label(label: Any | UnsetType) -> dict[str, Any]:
 
 
 def _of_cases(part: str, values: list[dict[str, Any]], number: np.ndarray) -> dict[str, list[Any]]:
-    """Columns of what is said once for each case."""
+    """Columns of values that each case has once."""
     names = dict.fromkeys(name for each in values for name in each)
     rows = number.tolist()
     columns = {}
@@ -136,14 +123,14 @@ def _tensor(values: list[Any], kind: TensorType) -> pa.Array:
     if not shapes:
         raise ValueError("no tensor")
     zero = np.zeros(kind.shape, dtype=np.bool_)
-    told = np.stack([zero if value is None else np.asarray(value) for value in values])
-    if told.dtype.kind == "O" and kind.dtype.startswith("float"):
-        told = told.astype(np.float64)  # a null among numbers is NaN
-    if told.dtype.kind not in "biuf":
+    stacked = np.stack([zero if value is None else np.asarray(value) for value in values])
+    if stacked.dtype.kind == "O" and kind.dtype.startswith("float"):
+        stacked = stacked.astype(np.float64)  # a null among numbers is NaN
+    if stacked.dtype.kind not in "biuf":
         raise ValueError("numbers expected")
     with np.errstate(over="raise", invalid="ignore"):
-        exact = told.astype(kind.dtype)
-    if exact.dtype.kind != "f" and (exact != told).any():
+        exact = stacked.astype(kind.dtype)
+    if exact.dtype.kind != "f" and (exact != stacked).any():
         raise ValueError(f"a number that {kind.dtype} cannot hold")
     return tensor_array(exact, null if null.any() else None)
 
@@ -152,14 +139,14 @@ def _of_found_type(name: str, values: list[Any]) -> pa.Array:
     """Column whose type follows from the values; numbers of a tensor fit single precision."""
     column = Batch.from_columns({name: values}, model=MODEL).arrow(name)
     if pa.types.is_list(column.type):
-        told = [value for value in values if value is not None]
+        present = [value for value in values if value is not None]
         with suppress(ValueError, TypeError), np.errstate(over="raise"):
-            np.array(told, dtype=np.float32)  # lists of several lengths stay lists
+            np.array(present, dtype=np.float32)  # lists of several lengths stay lists
     return column
 
 
 def _odd_row(values: list[Any], kind: str | TensorType | None) -> int:
-    """First row that cannot stand in one column with the first, or is not of the kind that is said."""
+    """First row that cannot stand in one column with the first, or is of another kind."""
     for row, value in enumerate(values):
         try:
             if isinstance(kind, TensorType):

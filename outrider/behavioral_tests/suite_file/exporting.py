@@ -10,10 +10,9 @@ from msgspec import UNSET, UnsetType
 
 from outrider.assertions import Batch
 from outrider.assertions.batch.columns import is_tensor, plain, to_tensor
-from outrider.behavioral_tests.dir import DIR
 from outrider.behavioral_tests.examples import Examples
 from outrider.behavioral_tests.expect import spec_of
-from outrider.behavioral_tests.inv import INV
+from outrider.behavioral_tests.metamorphic import DIR, INV
 from outrider.behavioral_tests.mft import MFT
 from outrider.behavioral_tests.outcome import Outcome
 from outrider.errors import ConfigError
@@ -28,12 +27,6 @@ def export(name: str, tests: Sequence[AnyTest], *, seed: int = 0) -> WrittenSuit
     """Export all cases of tests, as asked with ``seed``.
 
     What only concerns live traffic (``live``, ``level``, ``owner``) is left out: a file has no perturbation.
-
-    Raises
-    ------
-    ConfigError
-        If a test cannot be written as data, naming it: its expectation is a function of one's own, it has no
-        cases of its own, or a value does not fit into JSON.
     """
     return WrittenSuite(outrider_suite=1, name=name, tests=[_exported(test, seed) for test in tests])
 
@@ -43,11 +36,7 @@ def failed_cases(
 ) -> tuple[WrittenSuite, dict[str, str]]:
     """Failed cases as tests, and reasons for omitted tests.
 
-    Parameters
-    ----------
-    tests, outcomes
-        What was run and what came out, matched by suite and name; from several suites a test is called
-        ``suite: test`` where two have one name.
+    From several suites a test is called ``suite: test`` where two have one name.
     """
     by_name = {(test.suite, test.name): test for test in tests}
     ran = [each for each in outcomes if each.ran is not None and each.failures]
@@ -69,13 +58,7 @@ def failed_cases(
 
 
 def written_test(test: AnyTest, examples: Examples, *, name: str = "") -> WrittenTest:
-    """A test with the given examples as its cases.
-
-    Raises
-    ------
-    ConfigError
-        As :func:`export`.
-    """
+    """A test with the given examples as its cases."""
     where = f"test {test.name!r}"
     spec = spec_of(test.expect)
     if not spec:
@@ -114,13 +97,7 @@ def _exported(test: AnyTest, seed: int) -> WrittenTest:
 
 
 def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], dict[str, str | TensorType]]:
-    """Written cases, and column types that the values do not tell.
-
-    Raises
-    ------
-    ConfigError
-        Beginning with ``where``: a value does not fit into JSON, or differs within a case.
-    """
+    """Written cases, and column types that the values do not tell."""
     batch, case = examples.in_order()
     parts = ("inputs.", "label.", "attrs.")
     types: dict[str, str | TensorType] = {}
@@ -136,12 +113,12 @@ def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], di
     inputs = _inputs(columns, batch.rows)
     written = []
     for key, start, stop in zip(ids, starts, [*starts, batch.rows][1:], strict=True):
-        said = {
+        noted = {
             name.removeprefix("attrs."): _agreed(values[start:stop], f"{where}, case {key!r}: {name}")
             for name, values in columns.items()
             if name.startswith("attrs.")
         }
-        attrs = {name: value for name, value in said.items() if value is not None}
+        attrs = {name: value for name, value in noted.items() if value is not None}
         label, labels = _labels(columns, start, stop)
         written.append(
             WrittenCase(id=key, inputs=inputs[start:stop], label=label, labels=labels, attrs=attrs)
@@ -177,8 +154,8 @@ def _type_to_say(values: list[Any], kind: pa.DataType, where: str) -> str | Tens
         dtype = np.dtype(kind.value_type.to_pandas_dtype())
         is_read_so = dtype == np.float32 and any(values) and all(kind.shape)
         return None if is_read_so else TensorType(str(dtype), list(kind.shape))  # type: ignore[arg-type]  # one of them
-    told = Batch.from_columns({"inputs.x": values}, model=MODEL).arrow("inputs.x").type
-    if told.equals(kind):
+    inferred = Batch.from_columns({"inputs.x": values}, model=MODEL).arrow("inputs.x").type
+    if inferred.equals(kind):
         return None
     try:
         is_said = not pa.types.is_temporal(kind) and not pa.types.is_binary(kind)
@@ -220,8 +197,8 @@ def _labels(
     return UNSET, [None if label is UNSET else label for label in each]
 
 
-def _label(said: dict[str, Any]) -> Any | UnsetType:
-    known = {name: value for name, value in said.items() if value is not None}
+def _label(values: dict[str, Any]) -> Any | UnsetType:
+    known = {name: value for name, value in values.items() if value is not None}
     if not known:
         return UNSET
     if list(known) == ["label"] and not isinstance(known["label"], dict):

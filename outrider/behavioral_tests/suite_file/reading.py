@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from outrider.behavioral_tests.dir import DIR
 from outrider.behavioral_tests.expect import Rule, equal, from_spec, same
-from outrider.behavioral_tests.inv import INV
+from outrider.behavioral_tests.metamorphic import DIR, INV
 from outrider.behavioral_tests.mft import MFT
 from outrider.errors import ConfigError, SchemaMismatch
 
@@ -29,13 +28,7 @@ class _Head(msgspec.Struct):
 
 
 def read_written(path: Path) -> WrittenSuite:
-    """The file as values, checked.
-
-    Raises
-    ------
-    ConfigError
-        Naming the file, and where it applies the test, the case and the field: what was expected, what came.
-    """
+    """The file as values, checked."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -64,13 +57,7 @@ def parse(content: bytes, file: str) -> WrittenSuite:
 
 
 def runnable(suite: WrittenSuite, *, file: str) -> tuple[MFT | INV | DIR, ...]:
-    """Runnable tests, without unreviewed candidates.
-
-    Raises
-    ------
-    ConfigError
-        If a rule or the values of a column are wrong; naming the test.
-    """
+    """Runnable tests, without unreviewed candidates."""
     return tuple(
         _test(test, suite.name, file) for test in suite.tests if any(case.reviewed for case in test.cases)
     )
@@ -141,19 +128,19 @@ def _check_version(version: object, file: str) -> None:
         )
 
 
-def _check_distinct(names: list[str], told: str) -> None:
+def _check_distinct(names: list[str], fault: str) -> None:
     if len(set(names)) < len(names):
         double = next(name for name in names if names.count(name) > 1)
-        raise ConfigError(f"{told} {double!r}; one distinct name each is expected")
+        raise ConfigError(f"{fault} {double!r}; one distinct name each is expected")
 
 
 def _named(message: str, content: bytes) -> str:
-    """A message about ``$.tests[3].cases[17].label`` with names, and with what stands there."""
+    """A message about ``$.tests[3].cases[17].label`` with names and the value there."""
     match = _PLACE.search(message)
     if match is None:
         return message
     steps = [int(number) if number else name for number, name in _STEP.findall(match[1])]
-    told, field = [], ""
+    where, field = [], ""
     try:
         at: Any = msgspec.json.decode(content)
     except msgspec.MsgspecError:  # a number that nothing can hold
@@ -165,10 +152,10 @@ def _named(message: str, content: bytes) -> str:
             at = None
         if isinstance(step, int) and depth in (1, 3) and steps[depth - 1] in ("tests", "cases"):
             key, what = ("name", "test") if depth == 1 else ("id", "case")
-            told.append(f"{what} {at.get(key, str(step)) if isinstance(at, dict) else str(step)!r}")
+            where.append(f"{what} {at.get(key, str(step)) if isinstance(at, dict) else str(step)!r}")
             field = ""
         else:
             field += f"[{step}]" if isinstance(step, int) else f".{step}"
-    told += [field.lstrip(".")] if field else []
+    where += [field.lstrip(".")] if field else []
     came = "" if isinstance(at, dict | list) else f", got {str(at)[:80]!r}"
-    return f"{', '.join(told)}: {message[: match.start()]}{came}".lstrip(": ")
+    return f"{', '.join(where)}: {message[: match.start()]}{came}".lstrip(": ")

@@ -32,18 +32,7 @@ def awaiting(suite: WrittenSuite) -> list[tuple[WrittenTest, WrittenCase]]:
 def decide(
     suite: WrittenSuite, decisions: Mapping[Place, ReviewDecision], *, by: str, at: str
 ) -> WrittenSuite:
-    """Reviewed suite: accepted cases count, rejected are gone, the rest waits.
-
-    Parameters
-    ----------
-    by, at
-        Who reviewed and when; stands in the source of each accepted case.
-
-    Raises
-    ------
-    NotFound
-        If a decision is about a case that does not await review.
-    """
+    """Reviewed suite: accepted cases count, rejected are gone, the rest waits."""
     waiting = {(test.name, case.id) for test, case in awaiting(suite)}
     if unknown := sorted(set(decisions) - waiting):
         raise NotFound(f"no candidate {unknown[0][1]!r} in test {unknown[0][0]!r} awaits review")

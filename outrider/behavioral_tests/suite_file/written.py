@@ -1,8 +1,14 @@
-"""Suite file as values: the one place that knows its fields."""
+"""Suite file as values and bytes, with all fields."""
 
+import os
+import tempfile
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from outrider.errors import ConfigError
 
 VERSION = 1
 Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
@@ -37,7 +43,7 @@ class WrittenCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     attrs: dict[Named, Any] = field(default_factory=dict)
     source: CaseSource | None = None
     reviewed: bool = True
-    """False for a candidate that nobody has looked at: it is not run."""
+    """False for a candidate, which is not run."""
 
 
 class TensorType(Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,3 +83,46 @@ class WrittenSuite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     notice: str = ""
     """Licence and origin of the cases."""
     tests: list[WrittenTest]
+
+
+def to_bytes(suite: WrittenSuite) -> bytes:
+    """The file's content, the same for equal suites."""
+    head = {"outrider_suite": suite.outrider_suite, "name": suite.name}
+    head |= {"notice": suite.notice} if suite.notice else {}
+    lines = [f"{_json(name)}: {_json(value)}," for name, value in head.items()]
+    tests = ",\n".join(_test(test) for test in suite.tests)
+    return "\n".join(["{", *lines, f'"tests": [\n{tests}\n]', "}", ""]).encode()
+
+
+def write(suite: WrittenSuite, path: Path) -> None:
+    """Write a suite file whole or not at all."""
+    atomically(path, to_bytes(suite))
+
+
+def atomically(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, beside, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _test(test: WrittenTest) -> str:
+    try:
+        head = _json(msgspec.structs.replace(test, cases=[]))
+        cases = ",\n".join([_json(case) for case in test.cases])
+    except (TypeError, ValueError, UnicodeEncodeError) as error:
+        raise ConfigError(f"test {test.name!r} cannot be written as JSON: {error}") from error
+    return f"{head[: -len('[]}')]}[\n{cases}\n]}}"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=0).decode()

@@ -5,8 +5,7 @@ the article; ``{x.attr}`` and ``{x[0]}`` reach into a value; ``{{`` is a brace. 
 looked up among the :mod:`lexicons`. Nothing is expanded before it is asked for.
 """
 
-from .columns import input_columns
 from .expansion import Template, template
-from .filled import Filled
+from .filled import Filled, input_columns
 
 __all__ = ["Filled", "Template", "input_columns", "template"]

@@ -1,7 +1,4 @@
-"""Data folders that their owner alone may read.
-
-Standard library only: the supervisor uses it.
-"""
+"""Data folders that only their owner may read. Standard library only, for the supervisor."""
 
 import logging
 import os
@@ -12,20 +9,14 @@ log = logging.getLogger("outrider.access")
 
 UMASK = 0o077
 OTHERS = 0o077
-"""Rights of the group and of everybody else."""
 
 
 def keep_files_private() -> None:
-    """Set the umask of this process and its children to 077."""
     os.umask(UMASK)
 
 
 def make_private(folder: Path) -> int:
-    """Take a folder with its content from everybody but its owner.
-
-    Answers with the number of changed paths. Links are not followed, and what cannot be changed is named in
-    the log.
-    """
+    """Number of changed paths; links are not followed, failures are logged."""
     changed = 0
     for path in (folder, *folder.rglob("*")):
         try:

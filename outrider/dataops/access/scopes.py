@@ -10,16 +10,7 @@ _LADDER: tuple[Right, ...] = ("read", "label", "review", "promote")
 
 
 def rights_of(scopes: Iterable[Right]) -> frozenset[Right]:
-    """Scopes with all that each includes.
-
-    ``read``, ``label``, ``review`` and ``promote`` include those before them, ``admin`` everything;
-    ``ingest`` stands alone.
-
-    Examples
-    --------
-    >>> sorted(rights_of(["label", "ingest"]))
-    ['ingest', 'label', 'read']
-    """
+    """``ingest`` includes nothing else, ``admin`` everything."""
     found: set[Right] = set()
     for scope in scopes:
         if scope == "admin":

@@ -1,6 +1,6 @@
 """Keys, sessions, links and the log of writes in ``state.db``.
 
-By SQLite alone, and with a connection of its own: the server process answers before SQLAlchemy is loaded.
+By SQLite alone: the server process answers before SQLAlchemy is loaded.
 """
 
 import json
@@ -24,13 +24,7 @@ _DAY_US = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """Bounds on the traffic of a key; None for no limit.
-
-    Attributes
-    ----------
-    burst_records
-        Records that may come at once after a rest; without it those of ten seconds.
-    """
+    """Limits of a key's traffic, if any; ``burst_records`` default to ten seconds'."""
 
     records_per_s: float | None = None
     burst_records: int | None = None
@@ -60,19 +54,16 @@ class KeyRow:
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """Only models of the key; none for all."""
+        """Empty for all models."""
         return tuple(json.loads(self.models)) if self.models else ()
 
     @property
     def limits(self) -> KeyLimits:
-        """Its limits."""
         return KeyLimits(self.records_per_s, self.burst_records, self.bytes_per_day)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """Stored session of a browser."""
-
     id: str
     digest: str
     key_id: int
@@ -99,31 +90,20 @@ class WriteRow:
 
 @dataclass(frozen=True, slots=True)
 class JobTokenRow:
-    """Stored token of a job, with the job's status and version."""
-
     job: str
     model: str
     until_us: int
     status: str
     version: str | None
-    """That was uploaded with it."""
 
 
 def digest_of(secret: str | bytes) -> str:
-    """SHA-256 of a secret: 256 random bits need no slower digest."""
+    """256 random bits need no slower digest."""
     return sha256(secret.encode("utf-8", "replace") if isinstance(secret, str) else secret).hexdigest()
 
 
 class AccessStore:
-    """Keys, sessions, links and log, in a database that may come later.
-
-    Safe to use from several threads.
-
-    Parameters
-    ----------
-    path
-        Of ``state.db``.
-    """
+    """Thread-safe; the database may be created later."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -131,7 +111,6 @@ class AccessStore:
         self._connection: sqlite3.Connection | None = None
 
     def close(self) -> None:
-        """Close the connection; the next use opens another."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -151,7 +130,6 @@ class AccessStore:
     # ---- tokens of jobs
 
     def find_job_token(self, digest: str) -> JobTokenRow | None:
-        """Token of that digest; None where there is none."""
         try:
             rows = self._rows(
                 "SELECT t.job, t.model, t.until_us, j.status, (SELECT version FROM version_upload u "
@@ -168,7 +146,6 @@ class AccessStore:
     # ---- keys
 
     def list_keys(self, *, with_revoked: bool = False) -> list[KeyRow]:
-        """Keys in order of their creation."""
         where = "" if with_revoked else "WHERE revoked_us IS NULL"
         return [
             KeyRow(*row) for row in self._rows(f"SELECT {_names(KeyRow)} FROM api_key {where} ORDER BY id")
@@ -185,7 +162,7 @@ class AccessStore:
         by: str,
         now_us: int,
     ) -> bool:
-        """Add a key; False where another of the name is in force."""
+        """False if another key of the name is in force."""
         try:
             with self._change() as connection:
                 self._insert(connection, name, digest, scopes, limits, by, now_us, models=models)
@@ -194,7 +171,7 @@ class AccessStore:
         return True
 
     def set_file_key(self, name: str, digest: str, *, scopes: Sequence[str], file: str, now_us: int) -> None:
-        """Have a file's key in force, in place of its former one."""
+        """A file's key replaces its former one."""
         with self._change() as connection:
             before = connection.execute(
                 "SELECT digest, records_per_s, burst_records, bytes_per_day FROM api_key "
@@ -206,25 +183,25 @@ class AccessStore:
                 "WHERE name = ? AND digest != ? AND revoked_us IS NULL",
                 (now_us, name, digest),
             )
-            told = connection.execute(
+            restored = connection.execute(
                 "UPDATE api_key SET revoked_us = NULL, revoked_by = '' WHERE digest = ?", (digest,)
             )
-            if told.rowcount == 0:
+            if restored.rowcount == 0:
                 limits = KeyLimits(*before[1:]) if before else KeyLimits()
                 self._insert(connection, name, digest, scopes, limits, "serve", now_us, file=file)
 
     def limit_key(self, name: str, limits: KeyLimits) -> bool:
-        """Set the limits of a key; False where none is in force."""
+        """False if no such key is in force."""
         with self._change() as connection:
-            told = connection.execute(
+            changed = connection.execute(
                 "UPDATE api_key SET records_per_s = ?, burst_records = ?, bytes_per_day = ? "
                 "WHERE name = ? AND revoked_us IS NULL",
                 (limits.records_per_s, limits.burst_records, limits.bytes_per_day, name),
             )
-        return told.rowcount > 0
+        return changed.rowcount > 0
 
     def revoke_key(self, name: str, *, by: str, now_us: int) -> bool:
-        """Revoke a key, its sessions and links; False without one."""
+        """Also ends sessions and links; False without a key."""
         with self._change() as connection:
             for table in ("browser_session", "login_link"):
                 connection.execute(
@@ -232,19 +209,16 @@ class AccessStore:
                     "(SELECT id FROM api_key WHERE name = ? AND revoked_us IS NULL)",
                     (name,),
                 )
-            told = connection.execute(
+            changed = connection.execute(
                 "UPDATE api_key SET revoked_us = ?, revoked_by = ? WHERE name = ? AND revoked_us IS NULL",
                 (now_us, by, name),
             )
-        return told.rowcount > 0
+        return changed.rowcount > 0
 
     def note_use(
         self, keys: Sequence[tuple[int, int, int, int]], sessions: Sequence[tuple[int, str]]
     ) -> None:
-        """Write the last use of keys and sessions.
-
-        Of a key: time, day, bytes of the day, id. Of a session: time, id.
-        """
+        """Keys are (time, day, bytes of the day, id), sessions (time, id)."""
         with self._transaction() as connection:
             connection.executemany(
                 "UPDATE api_key SET used_us = ?, day = ?, day_bytes = ? WHERE id = ?", keys
@@ -277,14 +251,14 @@ class AccessStore:
     # ---- sessions and links
 
     def list_sessions(self, *, now_us: int) -> list[SessionRow]:
-        """Sessions in force, newest first."""
+        """In force, newest first."""
         query = (
             f"SELECT {_names(SessionRow)} FROM browser_session WHERE until_us > ? ORDER BY created_us DESC"
         )
         return [SessionRow(*row) for row in self._rows(query, now_us)]
 
     def add_session(self, row: SessionRow) -> None:
-        """Add a session; of too many the oldest end."""
+        """The oldest of too many end."""
         with self._change() as connection:
             connection.execute("DELETE FROM browser_session WHERE until_us <= ?", (row.created_us,))
             connection.execute(
@@ -294,11 +268,10 @@ class AccessStore:
             )
             connection.execute(
                 f"INSERT INTO browser_session ({_names(SessionRow)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                tuple(getattr(row, each.name) for each in fields(row)),
+                tuple(getattr(row, column.name) for column in fields(row)),
             )
 
     def end_session(self, id_: str) -> bool:
-        """End a session; False where there is none."""
         with self._change() as connection:
             return connection.execute("DELETE FROM browser_session WHERE id = ?", (id_,)).rowcount > 0
 
@@ -307,15 +280,15 @@ class AccessStore:
         token, until_us = secrets.token_urlsafe(24), now_us + LINK_US
         with self._transaction() as connection:
             connection.execute("DELETE FROM login_link WHERE until_us < ?", (now_us - _DAY_US,))
-            told = connection.execute(
+            changed = connection.execute(
                 "INSERT INTO login_link (digest, key_id, until_us) "
                 "SELECT ?, id, ? FROM api_key WHERE digest = ? AND revoked_us IS NULL",
                 (digest_of(token), until_us, key_digest),
             )
-        return (token, until_us) if told.rowcount > 0 else None
+        return (token, until_us) if changed.rowcount > 0 else None
 
     def use_link(self, token: str, *, now_us: int) -> int | None:
-        """Use a fresh link; the id of its key, else None."""
+        """Id of the link's key, if still valid."""
         if not self._rows("SELECT 1 FROM login_link WHERE digest = ?", digest_of(token)):
             return None  # guesses of strangers take no lock that others write under
         with self._transaction() as connection:
@@ -329,7 +302,6 @@ class AccessStore:
     # ---- log of writes
 
     def note_write(self, row: WriteRow) -> None:
-        """Add a change to the log; its id is the database's."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO write_log (at_us, key, action, path, status, address, session) "
@@ -338,7 +310,7 @@ class AccessStore:
             )
 
     def list_writes(self, *, limit: int, before: int | None = None, key: str | None = None) -> list[WriteRow]:
-        """Changes before an id, newest first."""
+        """Before an id, newest first."""
         query = (
             f"SELECT {_names(WriteRow)} FROM write_log "
             "WHERE (?1 IS NULL OR id < ?1) AND (?2 IS NULL OR key = ?2) ORDER BY id DESC LIMIT ?3"
@@ -353,7 +325,6 @@ class AccessStore:
 
     @contextmanager
     def _change(self) -> Iterator[sqlite3.Connection]:
-        """Transaction that others learn of by :meth:`version`."""
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO meta (key, value) VALUES (?, '1') "
@@ -385,4 +356,4 @@ class AccessStore:
 
 
 def _names(row: type) -> str:
-    return ", ".join(each.name for each in fields(row))
+    return ", ".join(column.name for column in fields(row))

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection
 
 from outrider.assertions.statistics.wilson import wilson_interval
 from outrider.assertions.times import utc_text
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, Cube, flags_of
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import slice_words, version_words
-from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
 from .incident_row import IncidentRow, IncidentShare
 
@@ -25,8 +25,6 @@ ENOUGH = 30
 """Entities that a share needs, where the last hour has as many."""
 QUIET_MINUTES = 15
 """Minutes without a record after which a share is a past one; also the stretch of a highest share."""
-_SLOT = "champion"
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +32,10 @@ class _Stream:
     assertion: str
     slice: str | None
     version: str | None
+
+    @property
+    def cut(self) -> dict[str, str | None]:
+        return {"slice": self.slice, "version": self.version}
 
     @property
     def words(self) -> str:
@@ -54,7 +56,9 @@ def read_share(connection: Connection, row: IncidentRow, *, now_us: int) -> Inci
     if row.resolved_us is not None:
         return _shared(connection, row.model, stream, begin, minute_of(row.resolved_us) + MINUTE_US)
     stop = minute_of(now_us)
-    last = _last_minute(connection, row.model, stream, begin, stop)
+    cells = RECORDS.table.c
+    query = RECORDS.query(row.model, "minute_us", since_us=begin, until_us=stop, of=stream.cut)
+    last = connection.scalar(query.where(cells.entities > 0).order_by(cells.minute_us.desc()).limit(1))
     if last is None:
         return None
     is_now = stop - last <= QUIET_MINUTES * MINUTE_US
@@ -67,10 +71,11 @@ def _shared(
 ) -> IncidentShare | None:
     """Share of the newest minutes, or of all where ``is_now`` is None."""
     first = begin if is_now is None else max(begin, until - MOST_MINUTES * MINUTE_US)
-    seen = _minutes(connection, _RECORDS, model, stream, first, until)
+    seen = _minutes(connection, RECORDS, model, stream.cut, first, until)
     if not seen:
         return None
-    flags = _minutes(connection, _FLAGS, model, stream, first, until)
+    flagged_of = flags_of(stream.assertion, **stream.cut)
+    flags = _minutes(connection, FLAGS, model, flagged_of, first, until)
     hits = {minute: min(flags.get(minute, 0), count) for minute, count in seen.items()}
     since = begin if is_now is None else max(begin, _since(seen, until))
     flagged, count = _share(hits, seen, since, until)
@@ -99,30 +104,12 @@ def _onset_us(row: IncidentRow) -> int:
 
 
 def _minutes(
-    connection: Connection, table: Any, model: str, stream: _Stream, begin: int, stop: int
+    connection: Connection, cube: Cube, model: str, of: Mapping[str, str | None], begin: int, stop: int
 ) -> dict[int, int]:
-    query: Select[Any] = select(table.c.minute_us, func.sum(table.c.entities))
-    query = query.where(*_own(table, model, stream, begin, stop))
-    rows = connection.execute(query.group_by(table.c.minute_us))
+    rows = connection.execute(
+        cube.query(model, "minute_us", sums=("entities",), since_us=begin, until_us=stop, of=of)
+    )
     return {minute: int(count) for minute, count in rows if count}
-
-
-def _last_minute(connection: Connection, model: str, stream: _Stream, begin: int, stop: int) -> int | None:
-    minute, own = _RECORDS.c.minute_us, _own(_RECORDS, model, stream, begin, stop)
-    query = select(minute).where(*own, _RECORDS.c.entities > 0).order_by(minute.desc()).limit(1)
-    found: int | None = connection.scalar(query)
-    return found
-
-
-def _own(table: Any, model: str, stream: _Stream, begin: int, stop: int) -> list[Any]:
-    own = [table.c.model == model, table.c.minute_us >= begin, table.c.minute_us < stop]
-    if table is _FLAGS:
-        own += [table.c.slot == _SLOT, table.c.assertion == stream.assertion]
-    if stream.slice is not None:
-        own.append(table.c.slice == stream.slice)
-    if stream.version is not None:
-        own.append(table.c.version == stream.version)
-    return own
 
 
 def _since(seen: Mapping[int, int], until: int) -> int:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
-from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
 Floats = NDArray[np.float64]
 CHAMPION = "champion"
@@ -19,7 +19,6 @@ OF_VERSION = "\0"
 _AGAIN_US = 10 * MINUTE_US
 """Minutes that are read again because judges may lag."""
 _HOUR = 60
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 class MinuteRows(MutableMapping[tuple[str, str], Floats]):
@@ -105,21 +104,16 @@ class MinuteCounts:
             since = max(start, min(since, changed_us))
         self.start_us = start
         self.rows.shift(start // MINUTE_US, (since - start) // MINUTE_US)
-        minute = _RECORDS.c.minute_us
-        query = select(_RECORDS.c.slice, _RECORDS.c.version, minute, _RECORDS.c.entities).where(
-            _RECORDS.c.model == self.model, minute >= since, minute < self.stop_us
-        )
-        for part, version, at, entities in connection.execute(query):
-            self._add("", part, version, at, entities)
-        minute = _FLAGS.c.minute_us
-        own = _FLAGS.c.model == self.model, _FLAGS.c.slot == CHAMPION
-        columns = _FLAGS.c.assertion, _FLAGS.c.slice, _FLAGS.c.version, minute
-        flagged = select(*columns, func.sum(_FLAGS.c.entities)).where(
-            *own, minute >= since, minute < self.stop_us
-        )
-        name: str
-        for name, part, version, at, entities in connection.execute(flagged.group_by(*columns)):
-            self._add(name, part, version, at, entities)
+        by, stop = ("slice", "version", "minute_us"), self.stop_us
+        seen = RECORDS.query(self.model, *by, sums=("entities",), since_us=since, until_us=stop)
+        for row in connection.execute(seen):
+            self._add("", *row)
+        flags = FLAGS.query(
+            self.model, "assertion", *by,
+            sums=("entities",), since_us=since, until_us=stop, of=flags_of(None),
+        )  # fmt: skip
+        for row in connection.execute(flags):
+            self._add(*row)
 
     def of(self, assertion: str, part: str) -> tuple[Floats, Floats]:
         """Hits, never more than seen, and entities seen, shape (minutes,) each."""

@@ -1,21 +1,18 @@
 """Hours of earlier weeks, as alarms of shares read them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import Connection
 
 from outrider.assertions.detection import Hours
 from outrider.assertions.detection.weekly import WEEK, WEEKS
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import HOUR_US
-from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 
-from .minute_counts import ALL, CHAMPION, OF_VERSION, MinuteCounts
+from .minute_counts import ALL, OF_VERSION, MinuteCounts
 from .rate_alarms import Floats, PastHours, Stream
-
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 @dataclass(slots=True)
@@ -36,12 +33,7 @@ class StoredHours:
         return partial(self._of, connection)
 
     def weeks(self, connection: Connection, *, since_us: int) -> int:
-        oldest = connection.scalar(
-            select(func.min(_RECORDS.c.minute_us)).where(
-                _RECORDS.c.model == self.model,
-                _RECORDS.c.minute_us >= max(since_us, self.first * HOUR_US),
-            )
-        )
+        oldest = RECORDS.first(connection, self.model, since_us=max(since_us, self.first * HOUR_US))
         now = self.stop + WEEK - 2
         return 0 if oldest is None else int(min(WEEKS, (now - oldest // HOUR_US) // WEEK))
 
@@ -55,21 +47,18 @@ class StoredHours:
 
     def _row(self, connection: Connection, assertion: str, part: str) -> Floats:
         if assertion not in self._known:
-            own = [_FLAGS.c.slot == CHAMPION, _FLAGS.c.assertion == assertion] if assertion else []
-            self._known[assertion] = self._read(connection, own)
+            self._known[assertion] = self._read(connection, assertion)
         return self._known[assertion].get(part, np.zeros(self.stop - self.first))
 
-    def _read(self, connection: Connection, own: Sequence[ColumnElement[bool]]) -> dict[str, Floats]:
-        table = _FLAGS if own else _RECORDS
-        hour = table.c.minute_us // HOUR_US
-        query = select(table.c.slice, hour, func.sum(table.c.entities)).where(
-            table.c.model == self.model,
-            table.c.minute_us >= self.first * HOUR_US,
-            table.c.minute_us < self.stop * HOUR_US,
-            *own,
-        )
+    def _read(self, connection: Connection, assertion: str) -> dict[str, Floats]:
+        cube, of = (FLAGS, flags_of(assertion)) if assertion else (RECORDS, {})
+        first_us, stop_us = self.first * HOUR_US, self.stop * HOUR_US
+        query = cube.query(
+            self.model, "slice", cube.step(HOUR_US),
+            sums=("entities",), since_us=first_us, until_us=stop_us, of=of,
+        )  # fmt: skip
         rows: dict[str, Floats] = {}
-        for part, at, entities in connection.execute(query.group_by(table.c.slice, hour)):
+        for part, at, entities in connection.execute(query):
             for name in (part, ALL):
                 rows.setdefault(name, np.zeros(self.stop - self.first))[at - self.first] += entities
         return rows

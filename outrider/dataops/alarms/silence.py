@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, select
 
 from outrider.assertions.detection import rise_evidence
+from outrider.dataops.ledger.cube import RECORDS
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.state.improvement_tables import Label
-from outrider.dataops.state.tables import RecordCount, table_of
+from outrider.dataops.state.tables import table_of
 
 from .explanation import iso
 from .incident_writer import UNMUTED, IncidentWriter, is_unmuted
@@ -31,7 +32,7 @@ _LEAST = 60
 _ODDS = 2.0
 _LABELS_EVERY = 10
 """Minutes between two checks of labels, which are many."""
-_RECORDS, _LABEL = table_of(RecordCount), table_of(Label)
+_LABEL = table_of(Label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +101,10 @@ class SilenceWatch:
     def _newest(self, connection: Connection, what: str, now_us: int) -> int | None:
         """Time of the newest, ignoring later ones of a clock that was ahead; None without any."""
         if what == "records":
-            own = select(func.max(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
-            own = own.where(_RECORDS.c.minute_us <= now_us)
-        else:
-            own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
-            own = own.where(_LABEL.c.received_us <= now_us)
-            own = own.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(1)
+            return RECORDS.last(connection, self.model, until_us=now_us)
+        own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+        own = own.where(_LABEL.c.received_us <= now_us)
+        own = own.order_by(_LABEL.c.seq.desc(), _LABEL.c.row.desc()).limit(1)
         newest: int | None = connection.scalar(own)
         return newest
 
@@ -120,8 +119,7 @@ class SilenceWatch:
     def _came(self, connection: Connection, what: str, stop: int) -> NDArray[np.int64]:
         since = stop - LOOKBACK_MINUTES * MINUTE_US
         if what == "records":
-            own = _RECORDS.c.model == self.model, _RECORDS.c.minute_us.between(since, stop - 1)
-            query = select(_RECORDS.c.minute_us).where(*own).distinct()
+            query = RECORDS.query(self.model, "minute_us", since_us=since, until_us=stop)
         else:
             minute = _LABEL.c.received_us - _LABEL.c.received_us % MINUTE_US
             own = _LABEL.c.model == self.model, _LABEL.c.received_us.between(since, stop - 1)
@@ -142,10 +140,9 @@ class SilenceWatch:
 
     def _oldest(self, connection: Connection, what: str) -> int:
         if what == "records":
-            own = select(func.min(_RECORDS.c.minute_us)).where(_RECORDS.c.model == self.model)
-        else:
-            own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
-            own = own.order_by(_LABEL.c.seq, _LABEL.c.row).limit(1)
+            return RECORDS.first(connection, self.model) or 0
+        own = select(_LABEL.c.received_us).where(_LABEL.c.model == self.model)
+        own = own.order_by(_LABEL.c.seq, _LABEL.c.row).limit(1)
         return minute_of(int(connection.scalar(own) or 0))
 
     @property

@@ -2,19 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from outrider.assertions.detection.rises import largest_ratio
-from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 
-from .minute_counts import ALL, CHAMPION, OF_VERSION, MinuteCounts
+from .minute_counts import ALL, OF_VERSION, MinuteCounts
 from .rate_alarms import OWN_ENOUGH, AlarmRule, Cause, FlaggedShare, RateAlarm, Usual
 
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 _BESIDE = math.log(20.0)
 """Likelihood ratio from which a version is worse than those that answer beside it."""
 _AS_MUCH = 0.99
@@ -51,17 +49,14 @@ def _sides(
     connection: Connection, counts: MinuteCounts, first: Cause, *, since_us: int, onset_us: int
 ) -> dict[str, Sides]:
     found: dict[str, Sides] = {}
-    for at, table in enumerate((_FLAGS, _RECORDS)):
-        is_since = (table.c.minute_us >= onset_us).label("is_since")
-        own: list[Any] = [
-            table.c.model == counts.model, table.c.minute_us >= since_us, table.c.minute_us < counts.stop_us,
-        ]  # fmt: skip
-        if table is _FLAGS:
-            own += [table.c.slot == CHAMPION, table.c.assertion == first.assertion]
-        if first.slice != ALL:
-            own.append(table.c.slice == first.slice)
-        query = select(table.c.version, is_since, func.sum(table.c.entities)).where(*own)
-        for version, since, entities in connection.execute(query.group_by(table.c.version, is_since)):
+    part = None if first.slice == ALL else first.slice
+    for at, cube, of in ((0, FLAGS, flags_of(first.assertion, slice=part)), (1, RECORDS, {"slice": part})):
+        is_since = cube.table.c.minute_us >= onset_us
+        query = cube.query(
+            counts.model, "version", is_since,
+            sums=("entities",), since_us=since_us, until_us=counts.stop_us, of=of,
+        )  # fmt: skip
+        for version, since, entities in connection.execute(query):
             found.setdefault(version, np.zeros((2, 2)))[int(since), at] += entities
     for sides in found.values():
         sides[:, 0] = np.minimum(sides[:, 0], sides[:, 1])
@@ -125,15 +120,12 @@ def _by_slice(
     connection: Connection, counts: MinuteCounts, alarm: RateAlarm, version: str
 ) -> tuple[Sides, Sides]:
     found: dict[str, Sides] = {}
-    for at, table in enumerate((_FLAGS, _RECORDS)):
-        own: list[Any] = [
-            table.c.model == counts.model, table.c.minute_us >= alarm.first_us,
-            table.c.minute_us < counts.stop_us,
-        ]  # fmt: skip
-        if table is _FLAGS:
-            own += [table.c.slot == CHAMPION, table.c.assertion == alarm.assertion]
-        query = select(table.c.slice, table.c.version, func.sum(table.c.entities)).where(*own)
-        for part, stated, entities in connection.execute(query.group_by(table.c.slice, table.c.version)):
+    for at, cube, of in ((0, FLAGS, flags_of(alarm.assertion)), (1, RECORDS, {})):
+        query = cube.query(
+            counts.model, "slice", "version",
+            sums=("entities",), since_us=alarm.first_us, until_us=counts.stop_us, of=of,
+        )  # fmt: skip
+        for part, stated, entities in connection.execute(query):
             found.setdefault(part, np.zeros((2, 2)))[int(stated != version), at] += entities
     sides = np.array(list(found.values())).reshape(-1, 2, 2)
     sides[:, :, 0] = np.minimum(sides[:, :, 0], sides[:, :, 1])

@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, select
 
 from outrider.dataops.ledger.commit import Effects
+from outrider.dataops.ledger.cube import STATED
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import version_words
 from outrider.dataops.state.improvement_tables import ModelVersion
@@ -124,10 +125,9 @@ def stated_versions(connection: Connection, model: str, *, now_us: int) -> State
     # The minute in which it changed holds records of before; a clock that was set back since says nothing.
     changed_us = pointer.changed_us if pointer.changed_us <= now_us else 0
     begin = max(now_us - KEPT_US, minute_of(changed_us) + MINUTE_US if changed_us else 0)
-    query = select(_COUNT).where(
-        _COUNT.c.model == model, _COUNT.c.minute_us >= begin, _COUNT.c.minute_us <= now_us
+    rows = connection.execute(
+        STATED.query(model, "minute_us", "version", sums=("records",), since_us=begin, until_us=now_us + 1)
     )
-    rows = connection.execute(query).all()
     recent: Tally[str] = Tally()
     for row in rows:
         if row.minute_us > now_us - WINDOW_US:

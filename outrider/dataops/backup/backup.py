@@ -1,43 +1,46 @@
 """Backup of a data folder while the service runs.
 
-Both databases are copied as they were when the copy began, ``state.db`` a moment before the journal: a cursor
-of the copy never lies beyond its journal, and nothing expires in between that the copy has yet to judge.
-Objects come last: what the copied database names has been on disk before it was named.
+``state.db`` is copied as of just before the journal, so that no cursor lies after it and nothing unjudged has
+expired; objects come last, as they are on disk before they are named.
 """
 
 import hashlib
+import json
 import os
 import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from outrider.dataops.access.private_files import make_private
 from outrider.dataops.payloads.objects import is_digest
+from outrider.dataops.whole_file import write_whole
 from outrider.errors import OutriderError
 
-from .manifest import CHUNK_BYTES, DATABASE, JOURNAL, FileEntry, Manifest, Progress, read_contents, sha256_of
+from .manifest import (
+    CHUNK_BYTES,
+    DATABASE,
+    JOURNAL,
+    NAME,
+    FileEntry,
+    Manifest,
+    Progress,
+    read_contents,
+    sha256_of,
+)
 
 OBJECTS = "objects"
 STEP_PAGES = 2048
+_KNOWN = "backups.json"
 _LEFT_OUT = ("run", OBJECTS, "payloads", "arrow", "folders", "uploads")
-"""Of the processes, copied by itself, caches, and unfinished uploads."""
+"""Files of processes, objects, caches, and unfinished uploads."""
 
 
 def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:
-    """Copy a data folder; ``destination`` stays empty until the copy is checked.
-
-    Objects are hard-linked where the file system allows it, they never change; everything else is copied.
-
-    Raises
-    ------
-    OutriderError
-        If there is nothing to back up, or the destination is not empty or lies in the data folder.
-    BackupDamaged
-        If a database is damaged.
-    """
+    """The destination stays empty until the copy is checked; objects are hard-linked."""
     for name in (DATABASE, JOURNAL):
         if not (folder / name).is_file():
             raise OutriderError(f"nothing to back up: {folder / name} does not exist")
@@ -83,10 +86,7 @@ def _fill(part: Path, folder: Path, *, release: str, now_us: int, progress: Prog
 
 @contextmanager
 def snapshot(source: Path) -> Iterator[sqlite3.Connection]:
-    """Connection to a SQLite file as of now, whatever others write.
-
-    One read transaction: without it, SQLite begins a copy anew at every commit of another process.
-    """
+    """One read transaction: otherwise SQLite restarts a copy at every commit."""
     uri = f"{source.resolve().as_uri()}?mode=rw"
     with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as live:
         live.execute("PRAGMA query_only = ON")
@@ -96,18 +96,17 @@ def snapshot(source: Path) -> Iterator[sqlite3.Connection]:
 
 
 def copy_database(live: sqlite3.Connection, target: Path, progress: Progress) -> None:
-    """Copy the database of a :func:`snapshot` connection."""
     with closing(sqlite3.connect(target)) as copy:
         copy.execute("PRAGMA synchronous = OFF")  # synced as a whole, before it is announced
 
-        def told(_status: int, remaining: int, total: int) -> None:
+        def report(_status: int, remaining: int, total: int) -> None:
             progress(f"copying {target.name}", total - remaining, total)
 
-        live.backup(copy, pages=STEP_PAGES, progress=told)
+        live.backup(copy, pages=STEP_PAGES, progress=report)
 
 
 def _copy_objects(folder: Path, part: Path, progress: Progress) -> list[str]:
-    """Link or copy every object; the names of those whose content is not what they are named by."""
+    """Returns names of objects with another content."""
     found = [path for path in (folder / OBJECTS).rglob("*") if path.is_file() and path.name[0] != "."]
     damaged = []
     for at, path in enumerate(sorted(found)):
@@ -124,7 +123,7 @@ def _copy_objects(folder: Path, part: Path, progress: Progress) -> list[str]:
 
 
 def _copy_rest(folder: Path, part: Path) -> None:
-    """The key, proposals, and whatever else lies in the folder; not what belongs to the running processes."""
+    """The key, proposals and other files, but those of running processes."""
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder)
         is_database = name.name.startswith((DATABASE, JOURNAL))
@@ -137,7 +136,6 @@ def _copy_rest(folder: Path, part: Path) -> None:
 
 
 def copy_hashed(source: Path, target: Path) -> str:
-    """Copy a file with its permissions; return the copy's SHA-256."""
     digest = hashlib.sha256()
     target.parent.mkdir(parents=True, exist_ok=True)
     with source.open("rb") as given, target.open("wb") as made:
@@ -149,10 +147,37 @@ def copy_hashed(source: Path, target: Path) -> str:
 
 
 def sync_all(folder: Path) -> None:
-    """Sync every file of a folder against a power cut."""
     for path in (*folder.rglob("*"), folder):
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+# ---- known backups ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KnownBackup:
+    path: str
+    created_us: int
+
+    @property
+    def is_there(self) -> bool:
+        return (Path(self.path) / NAME).is_file()
+
+
+def known_backups(folder: Path) -> list[KnownBackup]:
+    try:
+        entries = json.loads((folder / _KNOWN).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return sorted((KnownBackup(**entry) for entry in entries), key=lambda backup: backup.created_us)
+
+
+def note_backup(folder: Path, destination: Path, *, now_us: int) -> None:
+    """Replaces a backup at the same place."""
+    made = KnownBackup(str(destination.absolute()), now_us)
+    others = [backup for backup in known_backups(folder) if backup.path != made.path]
+    write_whole(folder / _KNOWN, json.dumps([asdict(backup) for backup in [*others, made]]))

@@ -19,17 +19,15 @@ JOURNAL, DATABASE = "journal.db", "state.db"
 CHUNK_BYTES = 1_048_576
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told what is being done, and how far it is: done and total, in a unit of its own."""
+"""Called with the current step, and done and total in its own unit."""
 
 
 class BackupDamaged(OutriderError):  # noqa: N818 - reads as the state it is
-    """Backup with missing or changed files."""
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """Relative path, size in bytes, and SHA-256 in hex, of a file."""
-
     path: str
     bytes: int
     sha256: str
@@ -37,25 +35,20 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Contents of the copies of a backup's two databases."""
-
     journal_uuid: str
-    """Identity that both carry."""
+    """Identity that both databases carry."""
     journal_last_seq: int
     blocks: int
     records: int
-    """``journal_last_seq``, ``blocks`` and ``records``: of the journal."""
     revision: str
-    """Layout of ``state.db``."""
     cursors: Mapping[str, int]
-    """Per ``model/slot``; none lies behind ``journal_last_seq``."""
+    """By ``model/slot``; none is after ``journal_last_seq``."""
     tables: Mapping[str, int]
-    """Rows of every table of ``state.db``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Contents of ``manifest.json``; ``damaged`` objects were damaged before the copy."""
+    """``manifest.json``; ``damaged`` objects were damaged before the copy."""
 
     release: str
     created_us: int
@@ -66,22 +59,14 @@ class Manifest:
 
     @property
     def total_bytes(self) -> int:
-        """Of all files."""
         return sum(entry.bytes for entry in self.files)
 
     def save(self, folder: Path) -> None:
-        """Write the manifest; without that file a folder is no backup."""
+        """Without this file a folder is no backup."""
         (folder / NAME).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
 
 
 def load_manifest(folder: Path) -> Manifest:
-    """Read the manifest of a backup.
-
-    Raises
-    ------
-    BackupDamaged
-        If there is none, or it is of another release.
-    """
     path = folder / NAME
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -101,19 +86,12 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def read_contents(folder: Path) -> Contents:
-    """Check both databases of an idle folder and count their contents.
-
-    Raises
-    ------
-    BackupDamaged
-        If one is damaged, of another layout, or they do not belong together.
-    """
+    """Check both databases of an idle folder and count their contents."""
     try:
         with closing(_open(folder / JOURNAL)) as journal, closing(_open(folder / DATABASE)) as database:
             return _contents(journal, database)
@@ -123,10 +101,10 @@ def read_contents(folder: Path) -> Contents:
 
 def _open(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)
-    for (said,) in connection.execute("PRAGMA quick_check(1)"):
-        if said != "ok":
+    for (result,) in connection.execute("PRAGMA quick_check(1)"):
+        if result != "ok":
             connection.close()
-            raise BackupDamaged(f"{path} is damaged: {said}")
+            raise BackupDamaged(f"{path} is damaged: {result}")
     return connection
 
 

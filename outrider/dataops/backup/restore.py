@@ -12,28 +12,13 @@ from .backup import copy_hashed, sync_all
 from .manifest import BackupDamaged, Manifest, Progress, load_manifest, read_contents
 
 ERASURES = "erasures.json"
-"""File beside a backup: what was erased behind it, to be erased from what is restored."""
+"""File next to a backup: later erasures, to be repeated on what is restored."""
 PENDING = Path("erasures", "0" * 16 + ".json")
 """Its place in a data folder, where the next erasure or start finds it."""
 
 
 def restore(source: Path, folder: Path, *, progress: Progress, erasures: str | None = None) -> Manifest:
-    """Make ``folder`` the data folder that a backup was taken of.
-
-    What was erased behind the backup is a pending erasure of the new folder.
-
-    Parameters
-    ----------
-    erasures
-        List to take in the place of the one beside the backup.
-
-    Raises
-    ------
-    OutriderError
-        If the folder is not empty: nothing is ever overwritten.
-    BackupDamaged
-        Naming every file that is missing or changed; the folder is not made then.
-    """
+    """Later erasures become pending; ``erasures`` replaces the list next to the backup."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise OutriderError(
             f"{folder} is not empty and nothing is overwritten: move it away, or name another storage.folder"
@@ -48,9 +33,9 @@ def restore(source: Path, folder: Path, *, progress: Progress, erasures: str | N
             raise BackupDamaged(
                 f"{source}: its databases hold {found}, its manifest says {manifest.contents}"
             )
-        if (told := erasures or _told(source)) is not None:
+        if (later := erasures or _later_erasures(source)) is not None:
             (part / PENDING).parent.mkdir(exist_ok=True)
-            (part / PENDING).write_text(told, encoding="utf-8")
+            (part / PENDING).write_text(later, encoding="utf-8")
         make_private(part)
         sync_all(part)
         os.replace(part, folder)
@@ -60,7 +45,7 @@ def restore(source: Path, folder: Path, *, progress: Progress, erasures: str | N
     return manifest
 
 
-def _told(source: Path) -> str | None:
+def _later_erasures(source: Path) -> str | None:
     try:
         return (source / ERASURES).read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -12,20 +12,19 @@ from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights, load_architecture
 from outrider.errors import ConfigError
 
-from .pruning import Masks, apply_masks
-
 OUT = "out"
 """Name of the raw answers that are learned: logits of a classifier, values of others."""
+BATCH_ROWS, TEMPERATURE = 32, 2.0
+Masks = Mapping[str, torch.Tensor]
+"""By name of a parameter: where its weights stay, bool of its shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distilling:
-    """Length and rate of training; ``temperature`` softens both sides' classes."""
+    """Length, rate and seed of training."""
 
     epochs: int = 3
     learning_rate: float = 3e-4
-    batch_rows: int = 32
-    temperature: float = 2.0
     seed: int = 0
 
 
@@ -44,8 +43,7 @@ def raw_answers(runner: Runner, rows: EncodedRows, *, batch_rows: int = 64) -> t
             answers = runner.run({name: tensor.to(runner.device) for name, tensor in fed.items()})
             if OUT not in answers:
                 raise ConfigError(
-                    "distillation is for classes and values: this task has "
-                    f"{', '.join(answers)} alone; leave the student and --distil out"
+                    f"distillation is for classes and values: this task has {', '.join(answers)} alone"
                 )
             parts.append(answers[OUT].float().cpu())
     return torch.cat(parts)
@@ -58,37 +56,22 @@ def distil(
     options: Distilling,
     *,
     is_classifier: bool,
-    masks: Masks | None = None,
-    progress: Callable[[int, float], None] | None = None,
+    masks: Masks,
+    progress: Callable[[int, float], None],
 ) -> Mapping[str, torch.Tensor]:
-    """Train a module, left in evaluation mode, on the champion's answers.
+    """Train a module on the champion's raw answers to the same rows, and return its state on the CPU.
 
-    Adam, with its rate falling to zero as a half cosine. What is masked stays zero.
-
-    Parameters
-    ----------
-    rows
-        Stored traffic, as the student encodes it.
-    taught
-        :func:`raw_answers` of the champion to the same records.
-    progress
-        Called after each epoch with its number (from 1) and its mean loss.
-
-    Returns
-    -------
-    dict
-        State of the trained module, on the CPU. Equal for equal arguments on the CPU.
+    Adam, with its rate falling to zero as a half cosine. What is masked stays zero. Equal for equal
+    arguments on the CPU. ``progress`` gets each epoch's number (from 1) and mean loss.
 
     References
     ----------
     Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015, without hard labels.
     """
-    if rows.count == 0:
-        raise ValueError("there is no stored traffic to distil on")
     module, device = student.module, student.device
     taught = taught.to(device)
-    loss_of = SoftClasses(options.temperature) if is_classifier else ScaledValues(taught)
-    steps = options.epochs * -(-rows.count // options.batch_rows)
+    loss_of = SoftClasses(TEMPERATURE) if is_classifier else ScaledValues(taught)
+    steps = options.epochs * -(-rows.count // BATCH_ROWS)
     draw = np.random.default_rng(options.seed)
     module.requires_grad_(True).train()
     optimiser = torch.optim.Adam(module.parameters(), lr=options.learning_rate)
@@ -97,7 +80,7 @@ def distil(
         torch.manual_seed(options.seed)  # for dropout
         for epoch in range(1, options.epochs + 1):
             total = 0.0
-            for chunk in np.array_split(draw.permutation(rows.count), -(-rows.count // options.batch_rows)):
+            for chunk in np.array_split(draw.permutation(rows.count), -(-rows.count // BATCH_ROWS)):
                 fed = {name: tensor.to(device) for name, tensor in rows.take(chunk).tensors.items()}
                 out = student.run(fed)[OUT]
                 wanted = taught[torch.from_numpy(chunk).to(device)]
@@ -111,11 +94,11 @@ def distil(
                 loss.backward()  # type: ignore[no-untyped-call]  # torch has no annotation here
                 optimiser.step()
                 schedule.step()
-                if masks:
-                    apply_masks(module, masks)
+                with torch.no_grad():
+                    for name, keep in masks.items():
+                        module.get_parameter(name).mul_(keep)
                 total += float(loss.detach()) * len(chunk)
-            if progress is not None:
-                progress(epoch, total / rows.count)
+            progress(epoch, total / rows.count)
     module.eval().requires_grad_(False)
     return {name: tensor.detach().cpu().clone() for name, tensor in module.state_dict().items()}
 

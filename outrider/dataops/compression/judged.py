@@ -7,13 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.assertions import Assertion, Batch, Predictor
+from outrider.assertions import Assertion, Batch
 from outrider.assertions.checker import severities_of
-from outrider.behavioral_tests import Outcome, Suite
-from outrider.behavioral_tests.asking import ask
+from outrider.behavioral_tests import Outcome
 from outrider.behavioral_tests.compare import compare
 from outrider.behavioral_tests.comparison import Compared
-from outrider.behavioral_tests.running import failed_to_run, judged
 
 log = logging.getLogger(__name__)
 Fired = dict[str, NDArray[np.bool_]]
@@ -47,7 +45,7 @@ def fired(assertions: Sequence[Assertion], answered: Batch) -> Fired:
     """Mask of fired answered records, by assertion that could judge them."""
     found: Fired = {}
     for judge in assertions:
-        if judge.needs:  # answers of judges are not asked for anew
+        if judge.needs:  # LLM judges are not asked again
             continue
         try:
             found[judge.name] = severities_of(judge, answered) > 0
@@ -77,26 +75,6 @@ def flips(champion: Fired, again: Fired, variant: Fired) -> Flips | None:
 
 def _changed(one: Fired, other: Fired) -> float:
     return float(np.logical_or.reduce([one[name] != other[name] for name in one]).mean())
-
-
-def run_suites(
-    suites: Sequence[Suite], predictor: Predictor, *, cases: Batch | None, seed: int
-) -> list[Outcome]:
-    """Outcomes of all tests.
-
-    Every case is asked, whatever ``stop`` says, so that models can be compared. Tests without cases of their
-    own are left out unless ``cases`` are given.
-    """
-    found = []
-    for test in (test for suite in suites for test in suite.tests):
-        if test.cases is None and cases is None:
-            continue
-        try:
-            examples = test.examples(cases=cases if test.cases is None else None, seed=seed)
-            found.append(judged(test, examples.answered(ask(predictor, examples.batch))))
-        except Exception as error:  # noqa: BLE001 - the border of one test: cases and models are somebody's
-            found.append(failed_to_run(test, error))
-    return found
 
 
 def suite_verdict(champion: Sequence[Outcome], variant: Sequence[Outcome]) -> SuiteVerdict | None:

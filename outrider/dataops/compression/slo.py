@@ -15,7 +15,7 @@ LIMITS: Mapping[str, Literal["most", "least"]] = {
 }
 """Figures that may be bounded, and from which side; see docs/compression.md."""
 DEFAULTS: Mapping[str, float] = {"agreement": 0.99, "flips": 0.01, "regressions": 0}
-"""What holds where nothing else is said: nobody is given up for speed unnoticed."""
+"""Bounds that hold unless others are given: no behavior is traded for speed unnoticed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Slo:
             value = figures.get(name)
             if value is None:
                 if name in DEFAULTS and bound == DEFAULTS[name]:
-                    continue  # nobody asked: there are no suites or assertions to be asked
+                    continue  # there are no suites or assertions
                 found.append(f"{name} was not measured")
             elif not (value <= bound if LIMITS[name] == "most" else value >= bound):
                 sign = ">" if LIMITS[name] == "most" else "<"

@@ -1,83 +1,86 @@
-"""Smaller or faster variant: weights, any new learning, running mode."""
+"""Variant of a champion, with its figures and verdicts."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from math import log2
+from typing import Any
 
-PRUNINGS = ("magnitude_50", "magnitude_80", "2:4")
-"""Shares of the smallest weights that become zero, or two of every four."""
-RECIPES: tuple[tuple[str, ...], ...] = (
-    ("bf16",),
-    ("int8_weight_only",),
-    ("int8_dynamic",),
-    ("fp8_weight_only",),
-    ("fp8_dynamic",),
-)
-"""Single steps of `outrider.dataops.model_kinds.recipes` that are tried."""
-STUDENT = "student"
-SAME = "same"
+from outrider.dataops.model_kinds.source import Source
+
+from .judged import Flips, SuiteVerdict
+from .likeness import Likeness
+from .slo import Slo
+from .timing import Cost
+
+GAIN = 1.1
+"""A variant is faster or smaller where it is so by a tenth; below that it is measurement noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Composition of prune, distil and quantise, in this order."""
+    """Smaller or faster copy of a champion, or the champion itself, as it was measured."""
 
-    weights: str = SAME
-    """``same`` as the champion's, one of :data:`PRUNINGS`, ``student`` for the smaller architecture, or the
-    name of weights that were given."""
-    is_distilled: bool = False
-    """Whether these weights then learned the champion's answers to stored traffic; a student always did."""
-    recipe: tuple[str, ...] = ()
-    """Steps at load."""
-
-    @property
-    def name(self) -> str:
-        """Steps joined by ``+``, such as ``2:4+distil+bf16``; ``champion`` where there is none."""
-        weights = [] if self.weights == SAME else [self.weights]
-        distilled = ["distil"] if self.is_distilled and self.weights != STUDENT else []
-        return "+".join([*weights, *distilled, *self.recipe]) or "champion"
+    name: str
+    source: Source
+    weights: bytes | None = field(repr=False)
+    """None for those of the champion's folder."""
+    cost: Cost
+    likeness: Likeness
+    flips: Flips | None
+    suites: SuiteVerdict | None
+    resident_mb: float | None = None
+    """Memory that a fresh process gained by loading it and answering once."""
 
     @property
-    def made(self) -> tuple[str, bool]:
-        """Inputs of the variant's weights, which variants of one recipe share."""
-        return self.weights, self.is_distilled
+    def figures(self) -> dict[str, float | None]:
+        """Figures to bound, by name; None where not measured."""
+        return {
+            "p50_ms": self.cost.p50_ms,
+            "p99_ms": self.cost.p99_ms,
+            "rows_per_s": self.cost.rows_per_s,
+            "memory_mb": self.cost.memory_bytes / 1e6,
+            "agreement": self.likeness.agreement,
+            "flips": None if self.flips is None else self.flips.rate,
+            "regressions": None if self.suites is None else float(len(self.suites.regressions)),
+        }
 
     @property
-    def is_pruned(self) -> bool:
-        """True where the weights hold zeros on purpose."""
-        return self.weights in PRUNINGS
+    def gain(self) -> float:
+        """Doublings of speed plus half the doublings of smallness; champion 0.0."""
+        return log2(max(self.cost.speed, 1e-3)) + 0.5 * log2(max(self.cost.smaller, 1e-3))
 
     @property
-    def steps(self) -> int:
-        """Number of steps in the composition."""
-        return len(self.recipe) + (self.weights != SAME) + (self.is_distilled and self.weights != STUDENT)
+    def is_useful(self) -> bool:
+        """True for a faster, smaller or cheaper variant than the champion."""
+        return max(self.cost.speed, self.cost.latency_speed, self.cost.smaller) >= GAIN
 
+    def marks(self) -> list[str]:
+        """Remarks beside the figures: missing gains and broken behavior."""
+        marks = [] if self.is_useful or self.name == "champion" else ["not faster, smaller or cheaper"]
+        if self.suites is not None and self.suites.regressions:
+            more = len(self.suites.regressions) - 1
+            marks.append(f"fails {self.suites.regressions[0]}" + (f" and {more} more" if more else ""))
+        if self.flips is not None and self.flips.rate > 0:
+            marks.append(self.flips.worst)
+        return marks
 
-CHAMPION = Variant()
-
-
-def neighbours(
-    variant: Variant,
-    *,
-    prunings: tuple[str, ...] = PRUNINGS,
-    recipes: tuple[tuple[str, ...], ...] = RECIPES,
-    given: tuple[str, ...] = (),
-    has_student: bool = False,
-    can_distil: bool = True,
-) -> list[Variant]:
-    """Variants with one more step, first quantisation, which needs no training.
-
-    Examples
-    --------
-    >>> [each.name for each in neighbours(Variant("2:4"), recipes=(("bf16",),))]
-    ['2:4+bf16', '2:4+distil']
-    """
-    found = [] if variant.recipe else [replace(variant, recipe=recipe) for recipe in recipes]
-    if variant.recipe == ("bf16",) and ("int8_weight_only",) in recipes:
-        found.append(replace(variant, recipe=("bf16", "int8_weight_only")))
-    if variant.weights == SAME:
-        found += [replace(variant, weights=name) for name in given if not variant.recipe]
-        if has_student and can_distil:
-            found.append(replace(variant, weights=STUDENT, is_distilled=True))
-        found += [replace(variant, weights=pruning) for pruning in prunings]
-    if variant.is_pruned and not variant.is_distilled and can_distil:
-        found.append(replace(variant, is_distilled=True))
-    return found
+    def to_dict(self, slo: Slo) -> dict[str, Any]:
+        """Plain values that JSON can carry."""
+        cost, like = self.cost, self.likeness
+        return {
+            "variant": self.name,
+            "recipe": list(self.source.recipe),
+            **self.figures,
+            "speed": cost.speed,
+            "latency_speed": cost.latency_speed,
+            "memory_share": 1 / cost.smaller,
+            "calls": cost.calls,
+            "rows": like.rows,
+            "agreement_low": like.low,
+            "noise": like.noise,
+            "score_delta": like.score_delta,
+            "flips_noise": None if self.flips is None else self.flips.noise,
+            "regressed": [] if self.suites is None else list(self.suites.regressions),
+            "resident_mb": self.resident_mb,
+            "marks": self.marks(),
+            "missed": slo.missed(self.figures),
+        }

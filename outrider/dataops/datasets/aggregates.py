@@ -1,8 +1,4 @@
-"""Column aggregates that versions hand on, in place of their rows.
-
-Counts, sums and extremes of rows add up: those of a version are its parent's and the new rows'. Of texts
-nothing is kept but how many rows hold each value that an expectation itself names.
-"""
+"""Column aggregates that a version inherits and extends by its new rows."""
 
 import json
 import math
@@ -23,7 +19,6 @@ NUMBERS: Mapping[str, str] = {
     "expect_column_stdev_to_be_between": "column.standard_deviation",
     "expect_column_sum_to_be_between": "column.sum",
 }
-"""Expectations of numbers that add up, and the metric each reads."""
 SETS = tuple(f"expect_column_distinct_values_to_{how}_set" for how in ("be_in", "equal", "contain"))
 DIVERGENCE = "expect_column_kl_divergence_to_be_less_than"
 ROW_COUNTS = ("expect_table_row_count_to_be_between", "expect_table_row_count_to_equal")
@@ -31,7 +26,6 @@ _OTHERS = "another value"
 
 
 def named_values(item: Mapping[str, Any]) -> list[Any] | None:
-    """Values that an expectation names, or None."""
     kwargs = item["kwargs"]
     if item["type"] in SETS:
         return list(kwargs.get("value_set") or ())
@@ -42,7 +36,6 @@ def named_values(item: Mapping[str, Any]) -> list[Any] | None:
 
 
 def adds_up(item: Mapping[str, Any]) -> bool:
-    """True where an expectation can be judged by aggregates alone."""
     if "row_condition" in item["kwargs"]:
         return False
     return item["type"] in (*NUMBERS, *ROW_COUNTS) or named_values(item) is not None
@@ -53,7 +46,6 @@ def aggregates(
     columns: "Iterable[tuple[str, pd.Series[Any]]]",
     sets: Sequence[tuple[str, Sequence[Any]]] = (),
 ) -> Aggregates:
-    """Aggregates of numeric columns, and the rows of each value of ``sets``."""
     from pandas.api.types import is_numeric_dtype
 
     found: dict[str, dict[str, Any]] = {}
@@ -79,7 +71,7 @@ def _moments(values: np.ndarray[Any, np.dtype[np.float64]]) -> dict[str, Any]:
 
 
 def _counted(series: "pd.Series[Any]", sets: Iterable[Sequence[Any]]) -> dict[str, list[int]]:
-    """Rows of each value of each set, and of any other value behind them."""
+    """Rows of each value of each set, then of all other values."""
     counts = series.value_counts()
     total = int(counts.sum())
     there = {value: int(count) for value, count in counts.items()}
@@ -92,12 +84,9 @@ def _key(values: Sequence[Any]) -> str:
 
 
 def merged(old: Aggregates, new: Aggregates, *, absent: Iterable[str] = ()) -> Aggregates:
-    """Aggregates of the rows of both, of the columns that both know.
+    """Sum of aggregates; ``absent`` columns count as null in ``old``.
 
-    ``absent`` are columns that the old rows do not have if their aggregates know nothing of them.
-
-    Means and squares after Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm for Computing
-    Sample Variances", 1979, eq. 2.1.
+    Chan, Golub and LeVeque, "Updating Formulae and a Pairwise Algorithm", 1979, eq. 2.1.
     """
     before = {name: _nulls(old["rows"], new["columns"][name]) for name in absent} | old["columns"]
     shared = before.keys() & new["columns"].keys()
@@ -106,7 +95,6 @@ def merged(old: Aggregates, new: Aggregates, *, absent: Iterable[str] = ()) -> A
 
 
 def _nulls(rows: int, like: Mapping[str, Any]) -> dict[str, Any]:
-    """Aggregates of a column that is null throughout."""
     none = {"nulls": rows, "count": 0} if "count" in like else {"nulls": rows}
     return none | {"of": {key: [0] * len(found) for key, found in like.get("of", {}).items()}}
 
@@ -135,7 +123,6 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def can_judge(state: Aggregates | None, item: Mapping[str, Any]) -> bool:
-    """True where aggregates suffice for an expectation."""
     if state is None or not adds_up(item):
         return False
     if item["type"] in ROW_COUNTS:
@@ -152,7 +139,6 @@ def can_judge(state: Aggregates | None, item: Mapping[str, Any]) -> bool:
 
 
 def metrics(state: Aggregates, item: Mapping[str, Any]) -> dict[str, Any]:
-    """Metrics under the names by which the expectation reads them."""
     if item["type"] in ROW_COUNTS:
         return {"table.row_count": state["rows"]}
     column = state["columns"][item["kwargs"]["column"]]
@@ -192,19 +178,17 @@ def _set_metrics(kind: str, values: Sequence[Any], counts: Sequence[int]) -> dic
 
 
 def class_mix(state: Aggregates, column: str, classes: Sequence[Any]) -> list[float] | None:
-    """Shares of classes and of other values among labelled rows, or None."""
     counts = state["columns"].get(column, {}).get("of", {}).get(_key(classes))
     total = sum(counts or ())
     return [count / total for count in counts] if counts and total else None
 
 
 def class_shift(old: Sequence[float], new: Sequence[float]) -> float:
-    """Total variation distance between two class mixes, in [0, 1]."""
     return sum(abs(a - b) for a, b in zip(old, new, strict=True)) / 2
 
 
 def range_growth(old: Mapping[str, Any], new: Mapping[str, Any]) -> float | None:
-    """Growth of a range in widths of the old one, or None."""
+    """Growth in widths of the old range."""
     if "min" not in old or "min" not in new or old["max"] <= old["min"]:
         return None
     beyond = max(new["max"] - old["max"], old["min"] - new["min"], 0.0)

@@ -1,13 +1,8 @@
-"""Changes of datasets, committed as versions: rows added, relabelled, removed.
-
-A version costs what changed in it: its rows go into one new file, what it takes back ends lives of rows, a
-corrected label begins another life at the same place, and its digest is that of its parent plus and minus
-the changed rows.
-"""
+"""Commits of dataset versions; a version costs only its changes."""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -16,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, bindparam, insert, or_, select, update
+from typing_extensions import TypedDict
 
 from outrider.assertions import Batch
 from outrider.dataops.models.lineage import Kind, add_edges, node_id
@@ -28,20 +24,19 @@ from outrider.errors import OutriderError, SchemaMismatch
 
 from .digests import NOT_CONTENT, Lanes, digests_of, lanes, version_digest
 from .references import check_dataset_name
-from .row_counts import row_counts
 from .row_files import conform, empty_table, inexact_columns, is_read, merged_schema, to_parquet
 from .versions import (
     NAMED,
     Life,
     Provenance,
     Version,
+    event_facts,
     is_erased_from,
     kept_columns,
     lives_of,
     named,
     newest,
     read_table,
-    told,
 )
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
@@ -53,6 +48,16 @@ _CHANGED = select(_ROW.c.record_id).where(
 )
 _LABEL = "label."
 _MOST_NAMED = 3
+
+
+class RowCounts(TypedDict):
+    """Rows of a version by part, source of the label and assertion."""
+
+    parts: dict[str, int]
+    label_sources: dict[str, int]
+    """Under ``""`` the rows that name none."""
+    assertions: dict[str, int]
+    """A row that several flagged counts for each."""
 
 
 class StaleParent(OutriderError):  # noqa: N818 - reads as the event it is
@@ -67,13 +72,10 @@ class Relabelled:
     origin: Provenance
     digest: bytes
     labels: str
-    """JSON of all label columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """Parquet file of the added rows."""
-
     sha256: str
     rows: int
     bytes: int
@@ -82,7 +84,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Change of a dataset: its file is stored, but still invisible."""
+    """Change of a dataset whose file is stored but not yet visible."""
 
     dataset: str
     model: str
@@ -92,28 +94,25 @@ class Draft:
     added: Sequence[tuple[Provenance, bytes]] = field(repr=False)
     """Rows of the file with their digests, by position."""
     lanes: Lanes = field(repr=False)
-    """Of the rows that come, less those that go."""
+    """Of the added rows, less those of the removed ones."""
     relabelled: Sequence[Relabelled] = field(default=(), repr=False)
     removed: Sequence[Life] = field(default=(), repr=False)
     is_whole: bool = False
-    """Whether the new version holds the added rows alone."""
+    """The new version holds the added rows alone."""
     unfit: Mapping[str, str] = field(default_factory=dict)
     """Columns that no model reads and whose values did not fit, with the reason."""
 
     @property
     def rows(self) -> int:
-        """Rows of the version on its parent."""
         before = 0 if self.is_whole or self.parent is None else self.parent.rows
         return before + len(self.added) - len(self.removed)
 
     @property
     def has_changes(self) -> bool:
-        """Test for any change."""
         return bool(self.added or self.relabelled or self.removed)
 
     @property
     def touched(self) -> list[str]:
-        """Ids of all rows that change."""
         ids = [origin.record_id for origin, _ in self.added]
         return [
             *ids,
@@ -132,30 +131,7 @@ def prepare(
     removed: Collection[str] = (),
     reads: Callable[[str], bool] = is_read,
 ) -> Draft:
-    """Store the file of a coming version; nothing is visible until :func:`commit`.
-
-    A row whose id is there already stands in the place of the old one; where nothing but its labels or its
-    provenance is new, it is relabelled and no file is written.
-
-    Parameters
-    ----------
-    batch, provenance
-        The rows to add and where each comes from, aligned; None where rows are removed alone.
-    append
-        Whether the rows of the newest version stay; else the new version holds these rows alone.
-    removed
-        Ids of rows that go.
-    reads
-        Tells which columns the model reads; values of others that do not fit are null.
-
-    Raises
-    ------
-    ValueError
-        If nothing changes, provenance is not aligned, an id occurs twice, one to remove is not there, or no
-        path can hold the name.
-    SchemaMismatch
-        If columns that the model reads have types that do not go with those of the parent.
-    """
+    """Rows with a known id replace or relabel the old row."""
     check_dataset_name(dataset)
     rows = 0 if batch is None else batch.rows
     if not (rows or (append and removed)) or len(provenance) != rows:
@@ -187,8 +163,8 @@ def prepare(
         added = [(provenance[row], digests[row]) for row in new]
         ended = [known[name] for name in removed]
         ended += [known[origin.record_id] for origin, _ in added if origin.record_id in known]
-        come = lanes([*(digest for _, digest in added), *(one.digest for one in relabelled)])
-        change = come - lanes([life.digest for life in [*ended, *(one.before for one in relabelled)]])
+        come = lanes([*(digest for _, digest in added), *(row.digest for row in relabelled)])
+        change = come - lanes([life.digest for life in [*ended, *(row.before for row in relabelled)]])
         if early is not None:
             file = early.result()
         else:
@@ -219,17 +195,7 @@ def commit(
     service: str = "",
     notes: Mapping[str, Any] | None = None,
 ) -> Version:
-    """Make a draft the newest version, in the caller's write transaction.
-
-    A draft on an older version goes onto the newest where they change other rows. ``service`` is the address
-    under which receivers of the event find the rows. What changes nothing commits nothing and returns the
-    newest version. ``notes`` join the manifest.
-
-    Raises
-    ------
-    StaleParent
-        If newer versions changed rows of the draft.
-    """
+    """Rebase onto newer versions that changed other rows, else raise ``StaleParent``."""
     current = newest(connection, draft.dataset)
     schema = _rebased(connection, draft, current)
     number = 1 if current is None else current.number + 1
@@ -261,7 +227,7 @@ def commit(
         parents.append(("dataset", node_id(version.dataset, current.number), "parent"))
     add_edges(connection, "dataset", version.id, parents, now_us=now_us)
     job = next((name for kind, name, _ in made_from if kind == "job"), None)
-    data = {"job": job, "model": version.model} | told(version, service)
+    data = {"job": job, "model": version.model} | event_facts(version, service)
     enqueue(connection, "dataset.committed", data, targets=targets, now_us=now_us)
     return version
 
@@ -270,7 +236,6 @@ def commit(
 
 
 def _in_order(table: pa.Table, provenance: Sequence[Provenance]) -> tuple[pa.Table, list[Provenance]]:
-    """Rows and their origins by part and id."""
     keys = pa.table({"part": pa.array([origin.part for origin in provenance]), "id": table.column("id")})
     order = pc.sort_indices(keys, [("part", "ascending"), ("id", "ascending")])
     return table.take(order), [provenance[row] for row in order.to_pylist()]
@@ -288,7 +253,7 @@ def _evolved(
     table: pa.Table,
     reads: Callable[[str], bool],
 ) -> tuple[pa.Schema, dict[str, str]]:
-    """Schema of the version to come, and columns whose values it cannot hold."""
+    """Schema of the new version, and columns whose values it cannot hold."""
     before = parent.schema
     schema, unfit = merged_schema(before, table.schema, parent.id, reads)
     inexact = inexact_columns(table, schema, "the rows to append")
@@ -308,7 +273,7 @@ def _evolved(
 def _divided(
     table: pa.Table, provenance: Sequence[Provenance], digests: Sequence[bytes], known: Mapping[str, Life]
 ) -> tuple[list[Relabelled], list[int]]:
-    """Rows that are relabelled where they lie, and those that are added; unchanged rows are neither."""
+    """Relabelled rows, and positions of added ones; unchanged rows are neither."""
     if not known:
         return [], list(range(len(provenance)))
     lying = [row for row, origin in enumerate(provenance) if _lies(known, origin, digests[row])]
@@ -322,13 +287,13 @@ def _divided(
 
 
 def _lies(known: Mapping[str, Life], origin: Provenance, digest: bytes) -> bool:
-    """Test for a row whose file holds everything but its labels."""
+    """True if the file already holds everything of the row but its labels."""
     life = known.get(origin.record_id)
     return life is not None and life.digest[:32] == digest[:32] and life.origin.part == origin.part
 
 
 def _labels(table: pa.Table, rows: Sequence[int]) -> dict[int, str]:
-    """Labels of some rows as JSON, where JSON can say them."""
+    """Labels as JSON; rows whose labels JSON cannot hold are absent."""
     names = [name for name in table.column_names if name.startswith(_LABEL)]
     values = table.select(names).take(pa.array(rows, pa.int64())).to_pylist()
     found = {}
@@ -356,7 +321,6 @@ def _named(ids: Collection[str]) -> str:
 
 
 def _rebased(connection: Connection, draft: Draft, current: Version | None) -> pa.Schema:
-    """Schema of the draft on the newest version."""
     known = 0 if draft.parent is None else draft.parent.number
     now = 0 if current is None else current.number
     if draft.parent is not None and is_erased_from(connection, draft.parent):
@@ -382,8 +346,8 @@ def _manifest(
     shared = 0 if current is None or draft.is_whole else current.bytes
     changes = {"added": len(draft.added), "relabelled": len(draft.relabelled), "removed": len(draft.removed)}
     before = None if current is None or draft.is_whole else current.manifest["counts"]
-    come = [*(origin for origin, _ in draft.added), *(one.origin for one in draft.relabelled)]
-    gone = [life.origin for life in [*draft.removed, *(one.before for one in draft.relabelled)]]
+    come = [*(origin for origin, _ in draft.added), *(row.origin for row in draft.relabelled)]
+    gone = [life.origin for life in [*draft.removed, *(row.before for row in draft.relabelled)]]
     manifest = {
         "columns": columns,
         "counts": row_counts(come, before, gone=gone),
@@ -394,15 +358,35 @@ def _manifest(
     return manifest | ({"unfit": draft.unfit} if draft.unfit else {})
 
 
+def row_counts(
+    rows: Iterable[Provenance], before: RowCounts | None = None, *, gone: Iterable[Provenance] = ()
+) -> RowCounts:
+    """Added to ``before``; ``gone`` rows are subtracted."""
+    parts, sources, assertions = (
+        Counter({} if before is None else before[name]) for name in ("parts", "label_sources", "assertions")
+    )
+    for origins, sign in ((rows, 1), (gone, -1)):
+        alike = Counter((origin.part, origin.label_source, origin.assertion) for origin in origins)
+        for (part, source, names), count in alike.items():
+            parts[part] += sign * count
+            sources[source or ""] += sign * count
+            for name in filter(None, (names or "").split(",")):
+                assertions[name] += sign * count
+    return {
+        "parts": dict(sorted((+parts).items())),
+        "label_sources": dict(sorted((+sources).items())),
+        "assertions": dict(sorted((+assertions).items())),
+    }
+
+
 def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
-    """Write the version's file, the lives that end, and new lives."""
     dataset = draft.dataset
     if draft.is_whole:
         mine = _ROW.c.dataset == dataset
         connection.execute(update(_ROW).where(mine, _ROW.c.removed.is_(None)).values(removed=number))
         open_files = _FILE.c.dataset == dataset, _FILE.c.ended.is_(None)
         connection.execute(update(_FILE).where(*open_files).values(ended=number))
-    elif ended := [*draft.removed, *(one.before for one in draft.relabelled)]:
+    elif ended := [*draft.removed, *(row.before for row in draft.relabelled)]:
         ends = sorted((number, dataset, *_place(life)) for life in ended)
         update_rows(connection, DatasetRow, ends, "removed", where=_KEY)
     if (file := draft.file) is not None:
@@ -413,8 +397,8 @@ def _write_rows(connection: Connection, draft: Draft, number: int) -> None:
         for position, (origin, digest) in enumerate(draft.added)
     ]
     rows += [
-        (dataset, *one.before.place, number, None, *_origin(one.origin), one.digest, one.labels)
-        for one in draft.relabelled
+        (dataset, *row.before.place, number, None, *_origin(row.origin), row.digest, row.labels)
+        for row in draft.relabelled
     ]
     insert_rows(connection, DatasetRow, rows)
 

@@ -1,8 +1,4 @@
-"""Rows for training.
-
-Records that were flagged and labelled, their payloads read back from the journal; rows of the dataset whose
-label was corrected since, with the new label; and records whose label was withdrawn.
-"""
+"""Rows for training: newly labelled records, and changed labels of the dataset."""
 
 import json
 from collections import defaultdict
@@ -43,8 +39,6 @@ UNOPENED = "its payload cannot be fetched or decoded"
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Rows for a dataset, and rejected records with reasons."""
-
     batch: Batch | None
     provenance: list[Provenance]
     rejected: dict[str, str]
@@ -53,9 +47,9 @@ class Collected:
     corrected: frozenset[str] = frozenset()
     """Records of the dataset that ``batch`` has with another label."""
     labels: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """Block and row of the label of each record, rejected ones too; a weak label has none."""
+    """Block and row of each record's label, rejected ones too; a weak label has none."""
     warnings: Sequence[Mapping[str, Any]] = ()
-    """Columns that the model is not fed and whose values did not go with others, as validation warns."""
+    """Columns that the model is not fed and whose types conflict between blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +62,14 @@ class _Place:
     source: str
     label: Mapping[str, Any]
     label_id: tuple[int, int] | None = None
-    """Block and row of the label."""
     corrections: tuple[Correction, ...] = ()
     version: str | None = None
-    """Whose answer was judged, and is corrected."""
+    """Version whose answer was judged."""
     weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Flags:
-    """Flags of a record, as provenance keeps them."""
-
     assertion: str | None = None
     flags: str | None = None
     reviewer: str | None = None
@@ -86,18 +77,15 @@ class _Flags:
 
 
 def dataset_of(model: str) -> str:
-    """Name of the dataset that collects a model's flagged and labelled records."""
     return f"{model}-flagged"
 
 
 def datasets_of(connection: Connection, model: str) -> list[str]:
-    """Names of a model's datasets, that of its flagged records among them."""
     query = select(_VERSION.c.dataset).where(_VERSION.c.model == model).distinct()
     return sorted({dataset_of(model), *connection.scalars(query)})
 
 
 def count_new(connection: Connection, scope: LabelScope) -> int:
-    """Count labels that change the dataset. New, corrected and withdrawn ones."""
     fates = label_fates(scope).subquery()
     return int(connection.scalar(select(func.count()).where(fates.c.fate.in_(COLLECTED))) or 0)
 
@@ -115,28 +103,7 @@ def collect(
     weak_confidence: float = 0.0,
     payloads: Payloads | None = None,
 ) -> Collected:
-    """Collect new flagged and labelled records, and rows whose label changed.
-
-    Flags are the champion's; the latest label counts. A row of the dataset whose label was corrected comes
-    from the dataset itself, with the new label: its payload may have expired. A record whose latest label
-    withdraws those before it (`outrider.dataops.labels.withdrawn`) is removed.
-
-    Parameters
-    ----------
-    target, classes
-        Label field that must be present, and the classes whose type it is given.
-    inputs
-        Full names of the inputs that the model is fed, empty for all. Another one costs no row: where it has
-        no value it is no column, and where its type is another than in most rows it is null.
-    held_out_share
-        Share of entities (records without one stand for themselves) whose rows are kept for the gate.
-    weak_confidence
-        Also take records without a human label that assertions correct with at least this confidence; 0
-        takes none. They are learned from, never held out (only humans judge a candidate), and not taken
-        from entities that are held out.
-    payloads
-        Opens the payloads of the model: a dataset holds what the model saw.
-    """
+    """The latest label counts. Relabelled rows come from the dataset, as payloads expire."""
     fresh, known, removed = _places(connection, scope, target)
     if weak_confidence:
         fresh += _weak_places(connection, scope, target, weak_confidence)
@@ -163,8 +130,6 @@ def collect(
 
 @dataclass(frozen=True, slots=True)
 class LabelledPlace:
-    """Record of the journal with the value of its label."""
-
     id: str
     seq: int
     row: int
@@ -183,13 +148,10 @@ def read_labelled(
     inputs: Collection[str] = (),
     payloads: Payloads | None = None,
 ) -> Batch | None:
-    """Read records with their labels, as a dataset would hold them.
-
-    Without those whose payload is gone or whose label is none of the classes, by block; None where none is
-    left.
-    """
+    """Records as a dataset would hold them, by block."""
     places = [
-        _Place(one.id, one.seq, one.row, one.entity, _Flags(), "", {target: one.label}) for one in records
+        _Place(record.id, record.seq, record.row, record.entity, _Flags(), "", {target: record.label})
+        for record in records
     ]
     found, _ = _read(connection, blocks, places, target, payloads)
     fitting = one_schema(found, None, "", inputs)
@@ -201,17 +163,17 @@ def read_labelled(
 
 def _provenance(place: _Place, part: str) -> Provenance:
     seq, row = place.label_id or (None, None)
-    said, version = place.flags, place.version or place.flags.version
+    flags, version = place.flags, place.version or place.flags.version
     return Provenance(
         place.id,
-        said.assertion,
+        flags.assertion,
         place.source,
         part,
         seq,
         row,
         version,
-        said.flags,
-        said.reviewer,
+        flags.flags,
+        flags.reviewer,
         place.weight,
     )
 
@@ -235,7 +197,6 @@ def _read(
     target: str,
     payloads: Payloads | None,
 ) -> tuple[list[tuple[Batch, list[_Place]]], dict[str, str]]:
-    """Rows of each block that can be learned from, with their places, and the others' reasons."""
     found: list[tuple[Batch, list[_Place]]] = []
     rejected: dict[str, str] = {}
     by_seq = attrgetter("seq")
@@ -253,7 +214,6 @@ def _read(
 
 
 def _stored(blocks: BlockSource, seq: int) -> Batch:
-    """Records of a block; none where it has expired."""
     try:
         return read_rows(blocks.get(seq).payload)
     except KeyError:
@@ -261,12 +221,12 @@ def _stored(blocks: BlockSource, seq: int) -> Batch:
 
 
 def _waits(place: _Place, part: str) -> bool:
-    """Weak labels judge no candidate, and what judges one is not learned from: the row waits for a human."""
+    """A weak label may not judge a candidate, so a held-out row waits for a human."""
     return part == "held_out" and bool(place.corrections)
 
 
 def _parts(connection: Connection, scope: LabelScope, places: Sequence[_Place], *, share: float) -> list[str]:
-    """Part of each row: all rows of an entity are in one, that of its rows in the dataset if it has any."""
+    """All rows of an entity are in one part: that of its rows already in the dataset, if any."""
     keys = [place.entity or place.id for place in places]
     asked = select(func.json_each(json.dumps(keys)).table_valued("value").c.value)
     of_entity = _RECORD.c.entity.in_(asked)
@@ -288,7 +248,6 @@ def _parts(connection: Connection, scope: LabelScope, places: Sequence[_Place], 
 def _opened(
     batch: Batch, members: list[_Place], payloads: Payloads | None
 ) -> tuple[Batch, list[_Place], dict[str, str]]:
-    """Rows of the members with their payloads as the model saw them, and whose payloads are gone."""
     batch = batch.take([place.row for place in members])
     if payloads is None or not members:
         return batch, members, {}
@@ -303,11 +262,7 @@ def _opened(
 
 
 def held_out(keys: Iterable[str], *, share: float, dataset: str) -> list[bool]:
-    """Mask of the held-out keys. Always the same for a dataset, about ``share`` of them.
-
-    The draw is salted with the name of the dataset: no setting of a training moves a key, and a smaller share
-    holds out some of those of a larger one.
-    """
+    """Salted with the dataset's name. A smaller share is a subset of a larger one."""
     salt = blake2b(dataset.encode(), digest_size=16).digest()
     limit = share * 2.0**64
     return [
@@ -350,7 +305,7 @@ def _weak_places(
 def _with_weak_values(
     connection: Connection, batch: Batch, members: list[_Place], target: str
 ) -> tuple[list[_Place], dict[str, str]]:
-    """Members of one block, those of weak labels with the corrected output as their label."""
+    """Weak labels become the corrected output."""
     kept: list[_Place] = []
     rejected: dict[str, str] = {}
     name = f"outputs.{target}"
@@ -359,11 +314,11 @@ def _with_weak_values(
         if not place.corrections:
             kept.append(place)
             continue
-        said = None if outputs is None else outputs[place.row].as_py()
-        if said is None:  # production said nothing: the replica's answer was judged
-            said = replica_said(connection, batch.model, place.version, place.seq, place.id, name)
+        answer = None if outputs is None else outputs[place.row].as_py()
+        if answer is None:  # production gave none: the replica's answer was judged
+            answer = replica_said(connection, batch.model, place.version, place.seq, place.id, name)
         try:
-            kept.append(replace(place, label={target: corrected(said, place.corrections)}))
+            kept.append(replace(place, label={target: corrected(answer, place.corrections)}))
         except ValueError as error:
             rejected[place.id] = f"{name}: {error}"
     return kept, rejected
@@ -372,7 +327,7 @@ def _with_weak_values(
 def _places(
     connection: Connection, scope: LabelScope, target: str
 ) -> tuple[list[_Place], list[_Place], list[str]]:
-    """Places of records new to the dataset, of its rows with another label, and the records to remove."""
+    """Places of new records, of relabelled rows, and ids of records to remove."""
     fates = label_fates(scope).subquery()
     found = connection.execute(
         select(fates).where(fates.c.fate.in_(COLLECTED)).order_by(fates.c.at_seq, fates.c.at_row)
@@ -400,7 +355,6 @@ def _places(
 
 
 def _flags(connection: Connection, scope: LabelScope, records: Sequence[str]) -> dict[str, _Flags]:
-    """Flags of the champion, the severest first, and who reviewed them, of each record that has any."""
     wanted = select(func.json_each(json.dumps(records)).table_valued("value").c.value)
     severity = func.max(_FLAG.c.severity)
     of_flag = _FLAG.c.record_id, _FLAG.c.assertion, _FLAG.c.revision
@@ -415,11 +369,10 @@ def _flags(connection: Connection, scope: LabelScope, records: Sequence[str]) ->
     found: dict[str, list[Any]] = defaultdict(list)
     for record, *flag in connection.execute(query):
         found[record].append(flag)
-    return {record: _told(flags) for record, flags in found.items()}
+    return {record: _summarize(flags) for record, flags in found.items()}
 
 
-def _told(flags: Sequence[Sequence[Any]]) -> _Flags:
-    """Flags of one record."""
+def _summarize(flags: Sequence[Sequence[Any]]) -> _Flags:
     assertions, _, _, versions, reviewers = zip(*flags, strict=True)
     return _Flags(
         ",".join(sorted(set(assertions))),
@@ -432,10 +385,7 @@ def _told(flags: Sequence[Sequence[Any]]) -> _Flags:
 def _target_values(
     values: Sequence[Any], classes: Sequence[int | str], target: str
 ) -> tuple[list[Any], dict[int, str]]:
-    """Labels as the classes that they equal, or in one type where there are none; and why some have none.
-
-    Reasons are kept and shown: they name the field, the rule and the kind of what came, never the value.
-    """
+    """Reasons are stored and shown, so they never quote a value."""
     if classes:
         numbers = class_numbers(values, classes).tolist()
         there = ", ".join(map(repr, classes[:10])) + (", …" if len(classes) > 10 else "")
@@ -463,18 +413,6 @@ def _kind(value: Any) -> str:
 
 
 def in_type_of_classes(value: Any, classes: Sequence[int | str]) -> Any:
-    """A label in the type of the classes.
-
-    Raises
-    ------
-    ValueError
-        If it is none of them.
-
-    Examples
-    --------
-    >>> in_type_of_classes("3", [1, 2, 3])
-    3
-    """
     (converted,), bad = _target_values([value], classes, "label")
     if bad:
         raise ValueError(f"{bad[0]}: {value!r}")
@@ -501,7 +439,7 @@ def _labelled(batch: Batch, values: list[Any], places: Sequence[_Place], target:
 
 
 def _in_type_of(batch: Batch, name: str, values: list[Any]) -> Any:
-    """Lists as a column of the type that they share with another one: empty ones say nothing of theirs."""
+    """An empty list takes its type from the output column."""
     kind = batch.to_arrow().schema.field(name).type if batch.has(name) else pa.null()
     if not any(isinstance(value, list) for value in values):
         return values
@@ -516,5 +454,4 @@ def _in_type_of(batch: Batch, name: str, values: list[Any]) -> Any:
 def keep(
     batch: Batch, provenance: Sequence[Provenance], rows: Sequence[int]
 ) -> tuple[Batch, list[Provenance]]:
-    """The given rows of both."""
     return batch.take(np.asarray(rows, dtype=np.intp)), [provenance[row] for row in rows]

@@ -1,14 +1,9 @@
-"""Data Docs as one page without scripts, pictures and addresses.
-
-Great Expectations draws them for a site that loads styles and scripts from five other hosts. Kept is what it
-says, with the classes of its elements; the styles stand in the page.
-"""
+"""Data Docs of Great Expectations, as one page without scripts."""
 
 from html import escape
 from html.parser import HTMLParser
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; sandbox"
-"""Content security policy under which the page is served."""
 _TAGS = frozenset({
     *("a", "b", "br", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "ol", "p"),
     *("pre", "section", "small", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
@@ -35,7 +30,6 @@ td{overflow-wrap:anywhere}th{white-space:nowrap}
 
 
 def page(drawn: str, title: str) -> str:
-    """Page of its own from a drawing of Great Expectations."""
     kept = _Kept()
     kept.feed(drawn[max(drawn.find('<div id="section-1"'), 0) :])  # before it: filters that need scripts
     kept.close()
@@ -48,8 +42,6 @@ def page(drawn: str, title: str) -> str:
 
 
 class _Kept(HTMLParser):
-    """Elements and attributes that may stand on the page."""
-
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.parts: list[str] = []
@@ -57,7 +49,6 @@ class _Kept(HTMLParser):
         self.open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep a known element, skip all of an unsafe one."""
         if self._skipped or tag in _SKIPPED:
             if tag not in _VOID:
                 self._skipped.append(tag)
@@ -69,7 +60,6 @@ class _Kept(HTMLParser):
                 self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """Close what was kept."""
         if self._skipped:
             while tag in self._skipped and self._skipped.pop() != tag:
                 pass
@@ -79,6 +69,5 @@ class _Kept(HTMLParser):
             self.parts.append(f"</{tag}>")
 
     def handle_data(self, data: str) -> None:
-        """Keep text."""
         if not self._skipped:
             self.parts.append(escape(data) if data.strip() else " ")

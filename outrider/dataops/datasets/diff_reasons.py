@@ -1,4 +1,4 @@
-"""Reasons of differences between versions, from labels, flags and columns."""
+"""Reasons for differences between versions, from labels, flags and columns."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,6 @@ _LABEL = table_of(Label)
 
 
 def reasons(connection: Connection, newer: Version, rows: Sequence[RowChange]) -> list[str]:
-    """Reason of each difference, from labels known at the newer commit."""
     gone = [row.id for row in rows if row.change == "removed"]
     labels = _latest_labels(connection, newer, gone) if gone else {}
     return [_reason(row, labels.get(row.id)) for row in rows]
@@ -47,7 +46,7 @@ def _given(origin: Provenance) -> str:
 
 
 def _latest_labels(connection: Connection, newer: Version, records: Iterable[str]) -> dict[str, Any]:
-    """Label that counted then of each record that had any, a withdrawal too."""
+    """Deciding label of each record when ``newer`` was committed; a withdrawal counts."""
     wanted = select(func.json_each(json.dumps(list(records))).table_valued("value").c.value)
     known = select(_LABEL.c.record_id, _LABEL.c.value, _LABEL.c.source).where(
         _LABEL.c.model == newer.model,

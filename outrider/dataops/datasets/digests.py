@@ -1,10 +1,8 @@
-"""Digests of rows by value, and of sets of rows.
+"""Digests of rows by value, and of sets of rows as sums.
 
-A version's digest comes from that of its parent and the changed rows alone. A row digest is two SHA-256, of
-the row's content and of its labels. A set of rows has the sum of their LtHash16 lanes (Bellare and
-Micciancio, *A New Paradigm for Collision-Free Hashing*, EUROCRYPT 1997; Lewi et al., *Securing Update
-Propagation with Homomorphic Hashing*, 2019; BLAKE3 expands): order and files do not count, and rows come and
-go by addition and subtraction.
+A set has the sum of its rows' LtHash16 lanes, so order does not count and rows come and go by addition and
+subtraction: Bellare and Micciancio, EUROCRYPT 1997; Lewi et al., "Securing Update Propagation with
+Homomorphic Hashing", 2019.
 """
 
 import json
@@ -24,9 +22,9 @@ from outrider.assertions.batch.columns import is_tensor
 
 LANES = 1024
 NOT_CONTENT = frozenset({"ts"})
-"""Columns of a version that its digest leaves out: the same rows may be recorded again."""
+"""Columns that a version's digest ignores: the same rows may be recorded again."""
 _PART_ROWS = 8192
-"""Rows that are laid out at once: what the bytes of a wide table take stays small."""
+"""Rows serialized at once, which bounds memory for wide tables."""
 _EXACT = 2**53
 _REAL, _WHOLE, _TEXT, _BYTES, _NUMBERS, _OTHER, _TIME = b"fistloT"
 _NUMBER = np.dtype([("key", "<u8"), ("kind", "u1"), ("value", "<f8")])
@@ -37,17 +35,14 @@ Lanes = NDArray[np.uint16]
 
 
 def digests_of(table: pa.Table) -> list[bytes]:
-    """Digest of each row, 64 bytes: of content, then of labels."""
+    """SHA-256 of content, then of labels: 64 bytes a row."""
     labels = [name for name in table.column_names if name.startswith("label.")]
     content = [name for name in table.column_names if name not in NOT_CONTENT and name not in labels]
     return list(map(bytes.__add__, row_digests(table, content), row_digests(table, labels)))
 
 
 def row_digests(table: pa.Table, names: Sequence[str]) -> list[bytes]:
-    """SHA-256 of the non-null values of each row, 32 bytes.
-
-    By value: 1 and 1.0 are equal, true and 1 too, whatever the width; null columns do not count.
-    """
+    """Equal values (1, 1.0, true) have equal digests. Null columns do not count."""
     numbers = sorted(name for name in names if _is_number(table.schema.field(name).type))
     others = sorted(set(names).difference(numbers))
     nothing = pa.scalar(b"", pa.large_binary())  # made here: a scalar of a module imports pandas
@@ -64,7 +59,6 @@ def row_digests(table: pa.Table, names: Sequence[str]) -> list[bytes]:
 
 
 def lanes(digests: Sequence[bytes]) -> Lanes:
-    """Sum of the lanes of some rows, by their digests."""
     total = np.zeros(LANES, dtype=np.uint16)
     for start in range(0, len(digests), LANES):
         some = digests[start : start + LANES]
@@ -74,7 +68,6 @@ def lanes(digests: Sequence[bytes]) -> Lanes:
 
 
 def version_digest(columns: Mapping[str, str], rows: int, state: Lanes) -> str:
-    """SHA-256 of schema, number of rows and set of rows, in hex."""
     schema = json.dumps(sorted(columns.items()), ensure_ascii=True)
     content = f"dataset 2\0{schema}\0{rows}\0".encode() + state.astype("<u2").tobytes()
     return sha256(content).hexdigest()
@@ -96,7 +89,7 @@ def _key(name: str) -> bytes:
 
 
 def _number_cells(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Array:
-    """Cells of all numeric columns of a row one behind the other: key, kind and 8 bytes each."""
+    """Cells of all numeric columns of a row: key, kind and 8 bytes each."""
     values = np.empty((len(columns), len(columns[0])), dtype="<f8")
     wholes: dict[int, tuple[NDArray[np.intp], Any]] = {}
     for place, column in enumerate(columns):
@@ -120,7 +113,6 @@ def _number_cells(columns: Sequence[pa.Array], names: Sequence[str]) -> pa.Array
 
 
 def _numbers(array: pa.Array) -> NDArray[Any]:
-    """Values; 0 in the place of null, truth values as 0 and 1."""
     if pa.types.is_boolean(array.type):
         array = array.cast(pa.uint8())
     found: NDArray[Any] = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
@@ -128,7 +120,7 @@ def _numbers(array: pa.Array) -> NDArray[Any]:
 
 
 def _make_canonical(reals: NDArray[np.float64]) -> None:
-    """Give equal numbers equal bytes: -0.0 is 0.0, and every NaN one."""
+    """Equal numbers get equal bytes: -0.0 is 0.0, and there is one NaN."""
     reals += 0.0
     odd = np.isnan(reals)
     if odd.any():
@@ -136,7 +128,7 @@ def _make_canonical(reals: NDArray[np.float64]) -> None:
 
 
 def _inexact(values: NDArray[Any]) -> NDArray[np.intp]:
-    """Places of the whole numbers that no real is equal to."""
+    """Positions of whole numbers that no float equals."""
     if values.dtype.kind not in "iu" or values.dtype.itemsize < _NUMBER["value"].itemsize or not len(values):
         return np.empty(0, np.intp)
     if int(values.max()) <= _EXACT and int(values.min()) >= -_EXACT:
@@ -145,7 +137,6 @@ def _inexact(values: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def _binary(lengths: NDArray[np.int64], content: NDArray[Any]) -> pa.Array:
-    """Binary array of consecutive pieces of ``content``."""
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
@@ -153,7 +144,7 @@ def _binary(lengths: NDArray[np.int64], content: NDArray[Any]) -> pa.Array:
 
 
 def _cells(array: pa.Array, name: str) -> list[pa.Array]:
-    """Cell of each row in two pieces, its head and its bytes; null where the value is null."""
+    """Cells in two pieces, head and bytes; null where the value is null."""
     if array.null_count == len(array):
         return []
     kind, content = _content(array)
@@ -170,7 +161,6 @@ def _offsets(content: pa.Array) -> NDArray[np.int64]:
 
 
 def _content(array: pa.Array) -> tuple[int, pa.Array]:
-    """Kind of the values and their bytes."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _TEXT, array
@@ -190,7 +180,7 @@ def _content(array: pa.Array) -> tuple[int, pa.Array]:
 
 
 def _lists(array: pa.Array) -> pa.Array | None:
-    """Bytes of lists of numbers without nulls, as reals; None where they are something else."""
+    """Bytes of lists of numbers without nulls, as floats; None for other arrays."""
     if is_tensor(array.type):
         array = array.storage
     kind = array.type
@@ -217,7 +207,7 @@ def _masked(content: pa.Array, like: pa.Array) -> pa.Array:
 
 
 def _plain(value: Any) -> Any:
-    """Value as JSON has it, equal for equal values: without null fields, numbers as reals if exact."""
+    """JSON form that is equal for equal values: no null fields, numbers as floats if exact."""
     if isinstance(value, Mapping):
         return {key: _plain(entry) for key, entry in value.items() if entry is not None}
     if isinstance(value, (list, tuple, np.ndarray)):

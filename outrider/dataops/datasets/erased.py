@@ -1,19 +1,18 @@
 """Erasure of records from all versions of all datasets.
 
-A row file is written anew with the erased rows null at their places: the places of all other rows, and with
-them their lives, provenance and digests, stay as they are. In the database one life without content is left
-at each place, which ends with the version that it begins with: every reader passes over it as over any row
-that is gone. The digest of each version that held a row is made anew from the sum of the other rows' lanes;
-the old sum, from which the row could be told, is overwritten. The old digest stays as a pointer.
-
-New files are written first, one transaction exchanges everything, and old objects are deleted behind it: what
-dies in between leaves the old state or the new one, and objects that the next call deletes.
+Erased rows are null in rewritten files, so positions, lives and digests of other rows hold; the lanes of a
+version are overwritten, its old digest stays as a pointer. New files come first, one transaction swaps them
+in, old objects are deleted last: a crash leaves the old state or the new one.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from sqlalchemy import ColumnElement, Connection, Engine, delete, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as insert_new
 
@@ -28,37 +27,36 @@ from outrider.dataops.state.improvement_tables import (
     Job,
     Quarantine,
 )
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import table_of
+from outrider.errors import NotFound
 
-from .erasure.plan import ErasurePlan, FoundRows, find_rows, make_plan
+from .erasure_plan import ErasurePlan, FoundRows, find_rows, make_plan, sent_tables
 from .versions import Life
 
 _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), table_of(DatasetRow)
 _ERASED, _OBJECT = table_of(ErasedVersion), table_of(ErasedObject)
 _QUARANTINE, _JOB = table_of(Quarantine), table_of(Job)
 LEFT_S = 86_400.0
-"""Age of an unnamed object that no commit is about to name."""
+"""Age from which no commit is about to name an unnamed object."""
+_IDS = ("id", "entity")
 _TRIES = 5
-"""Plans that commits beside may overtake, until one is made with the lock held."""
+"""Plans that concurrent commits may invalidate before one is made under the write lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErasedVersions:
-    """Versions that lost rows, and models that learned from them."""
-
     versions: list[tuple[str, int, str, str]] = field(default_factory=list)
     """Dataset, number, digest before and digest now."""
     models: list[tuple[str, str]] = field(default_factory=list)
-    """Model and version: trained on the rows, or made from such a model."""
+    """Model and version: trained on the rows, or derived from such a model."""
     rows: int = 0
-    """Rows of datasets, a relabelled one once."""
+    """A relabelled row counts once."""
     quarantined: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ErasableRows:
-    """Rows that an erasure would take, counted."""
-
     rows: int
     versions: list[tuple[str, int]]
     models: list[tuple[str, str]]
@@ -66,7 +64,7 @@ class ErasableRows:
 
 
 def erasable_rows(engine: Engine, record_ids: Sequence[str], *, model: str | None = None) -> ErasableRows:
-    """Rows of records in datasets, counted; nothing is changed."""
+    """Dry run of :func:`erase_rows`."""
     with engine.connect() as connection:
         found = find_rows(connection, record_ids, model)
         versions = [(version.dataset, version.number) for version, _ in found.held()]
@@ -83,24 +81,7 @@ def erase_rows(
     is_alone: bool = False,
     reached: Callable[[str], None] = lambda _step: None,
 ) -> ErasedVersions:
-    """Erase the rows of records from every version of every dataset.
-
-    Rows of the same id in other datasets go too, and cases of behavioral tests that were made of the records;
-    so do their names in reports of leaks and warnings, their part in counts and aggregates, the Data Docs of
-    versions that held them, and their rows in tables that were sent. A record without any is no error.
-
-    Parameters
-    ----------
-    model
-        Of the records: datasets of other models, where the same id is another record's, stay as they are.
-        None for all models.
-    is_alone
-        True where no other process uses the store: unnamed objects with the rows, such as those of a commit
-        that failed, go whatever their age. Else those that are younger than a day stay, which a commit may be
-        about to name.
-    reached
-        Called with the name of each step that is done, where a crash may come.
-    """
+    """Also erases test cases made of records, and traces in reports."""
     delete_unneeded(engine, store, reached=reached)
     erased = _erase(engine, store, record_ids, model, reached, left_s=0.0 if is_alone else LEFT_S)
     delete_unneeded(engine, store, reached=reached)
@@ -110,7 +91,7 @@ def erase_rows(
 def delete_unneeded(
     engine: Engine, store: ObjectStore, *, reached: Callable[[str], None] = lambda _step: None
 ) -> int:
-    """Delete objects that an erasure left unnamed; return how many there were."""
+    """Delete objects that an erasure left unnamed; return their number."""
     with engine.connect() as connection:
         unneeded = list(connection.scalars(select(_OBJECT.c.sha256).order_by(_OBJECT.c.sha256)))
         free = [digest for digest in unneeded if not _is_named(connection, digest)]
@@ -155,7 +136,6 @@ def _erase(
 
 
 def _apply(connection: Connection, plan: ErasurePlan, reached: Callable[[str], None]) -> ErasedVersions:
-    """Exchange files, rows and versions, in the caller's write transaction."""
     at_us = now_us()
     _scrub(connection)
     for file in plan.files:
@@ -179,8 +159,7 @@ def _apply(connection: Connection, plan: ErasurePlan, reached: Callable[[str], N
             connection.execute(insert_new(_ERASED).values(pointer | gone).on_conflict_do_nothing())
     reached("versions exchanged")
     quarantined = _count_quarantined(connection, plan.found)
-    for refused in _quarantined(plan.found):
-        connection.execute(delete(_QUARANTINE).where(*refused))
+    connection.execute(delete(_QUARANTINE).where(*_quarantined(plan.found)))
     for job, digest in plan.uploads.items():
         params = connection.execute(select(_JOB.c.params).where(_JOB.c.id == job)).scalar_one()
         connection.execute(update(_JOB).where(_JOB.c.id == job).values(params={**params, "object": digest}))
@@ -201,7 +180,7 @@ def _apply(connection: Connection, plan: ErasurePlan, reached: Callable[[str], N
 
 
 def _replace_lives(connection: Connection, dataset: str, lives: Iterable[Life]) -> None:
-    """Put one life without content, which no version has, in the place of all lives of a row."""
+    """A contentless life that no version has replaces all lives of a row."""
     places = sorted({life.place for life in lives})
     for file, position in places:
         at = _ROW.c.dataset == dataset, _ROW.c.file == file, _ROW.c.position == position
@@ -222,12 +201,11 @@ def _replace_lives(connection: Connection, dataset: str, lives: Iterable[Life]) 
 
 
 def _no_record(dataset: str, file: int, position: int) -> str:
-    """Id in the place of a record's, which none has."""
     return f"erased:{blake2b(f'{dataset}@{file}:{position}'.encode(), digest_size=16).hexdigest()}"
 
 
 def _scrub(connection: Connection) -> None:
-    """Have what this connection deletes overwritten."""
+    """SQLite overwrites deleted content on this connection."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("PRAGMA secure_delete = ON")
 
@@ -238,24 +216,63 @@ def _count_rows(found: FoundRows) -> int:
 
 def _count_quarantined(connection: Connection, found: FoundRows) -> int:
     counts = select(func.count()).select_from(_QUARANTINE)
-    return sum(connection.execute(counts.where(*refused)).scalar_one() for refused in _quarantined(found))
+    return connection.execute(counts.where(*_quarantined(found))).scalar_one()
 
 
-def _quarantined(found: FoundRows) -> Iterator[list[ColumnElement[bool]]]:
-    """Conditions on quarantined rows, for some of the records at a time."""
-    ids = sorted(found.ids)
-    for start in range(0, len(ids), 500):
-        refused: list[ColumnElement[bool]] = [_QUARANTINE.c.record_id.in_(ids[start : start + 500])]
-        if found.refusing is not None:
-            refused.append(_QUARANTINE.c.dataset.in_(sorted(found.refusing)))
-        yield refused
+def _quarantined(found: FoundRows) -> list[ColumnElement[bool]]:
+    refused = [among(_QUARANTINE.c.record_id, found.ids)]
+    if found.refusing is not None:
+        refused.append(among(_QUARANTINE.c.dataset, found.refusing))
+    return refused
 
 
 def _is_named(connection: Connection, digest: str) -> bool:
-    """True where a file of rows, Data Docs or a table that was sent have this content."""
     docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
     named: Collection[bool] = [
         connection.execute(select(1).where(column == digest).limit(1)).first() is not None
         for column in (_FILE.c.sha256, docs, _JOB.c.params["object"].as_string())
     ]
     return any(named)
+
+
+def rows_of_entities(engine: Engine, store: ObjectStore, entities: Collection[str]) -> dict[str, list[str]]:
+    """Ids by model, also of imported and sent tables."""
+    wanted = pa.array(sorted(entities), pa.string())
+    found: dict[str, set[str]] = defaultdict(set)
+    with engine.connect() as connection:
+        for model, digest in _row_files(connection):
+            table = _ids_and_entities(store, digest, is_file=True)
+            found[model] |= _ids_of(table, wanted)
+        models = {job.id: job.model for job in connection.execute(select(_JOB.c.id, _JOB.c.model))}
+        for job, digest in sent_tables(connection, None).items():
+            table = _ids_and_entities(store, digest, is_file=False)
+            found[models[job]] |= _ids_of(table, wanted)
+    return {model: sorted(ids) for model, ids in sorted(found.items()) if ids}
+
+
+def _row_files(connection: Connection) -> set[tuple[str, str]]:
+    joined = _FILE.join(_VERSION, _VERSION.c.dataset == _FILE.c.dataset)
+    query = select(_VERSION.c.model, _FILE.c.sha256).select_from(joined).distinct()
+    return {(model, digest) for model, digest in connection.execute(query)}
+
+
+def _ids_and_entities(store: ObjectStore, digest: str, *, is_file: bool) -> pa.Table | None:
+    """None if the file lacks them or is lost."""
+    try:
+        data = pa.py_buffer(store.mapped(digest))
+    except NotFound:
+        return None
+    if is_file:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        has_both = {*_IDS} <= {*file.schema_arrow.names}
+        return file.read([*_IDS]) if has_both else None
+    with pa.ipc.open_stream(data) as reader:
+        table = reader.read_all()
+    return table.select([*_IDS]) if {*_IDS} <= {*table.column_names} else None
+
+
+def _ids_of(table: pa.Table | None, entities: pa.Array) -> set[str]:
+    if table is None:
+        return set()
+    ids, names = (table.column(name).cast(pa.string()) for name in _IDS)
+    return set(ids.filter(pc.is_in(names, entities)).drop_null().to_pylist())

@@ -1,7 +1,7 @@
-"""Great Expectations' verdict on frames and aggregates, and its Data Docs.
+"""Great Expectations' verdicts on frames and aggregates, and its Data Docs.
 
-The only file that imports the library (3 to 6 seconds). It keeps the current context in a global and gives
-wrong verdicts when two threads share one: each call has its own, and calls wait for one another.
+The only file that imports the library (3 to 6 seconds). Its current context is global and wrong under two
+threads: each call makes its own, and calls wait for one another.
 """
 
 import logging
@@ -37,7 +37,7 @@ _ACROSS_ROWS = {
 }
 _COUNTS = re.compile(r"(element|unexpected|missing)_(count|percent)\w*|nan_\w+")
 _OWN_VALUES = ("max", "min", "median", "quantile", "most_common", "distinct")
-"""In names of expectations whose observed value is a record's."""
+"""Parts of names of expectations whose observed value is a record's."""
 _RAISED = re.compile(r"^([\w.]*(?:Error|Exception|Warning|Interrupt|Exit))\b", re.MULTILINE)
 _LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -49,15 +49,13 @@ class ExpectationVerdict:
     item: Expected
     success: bool
     rows: list[int] = field(default_factory=list, repr=False)
-    """Positions of the rows that fail, where it judges rows."""
+    """Positions of failing rows, if rows are judged."""
     error: str = ""
-    """Why it could not be evaluated."""
     figures: dict[str, Any] = field(default_factory=dict)
-    """Counts of rows, and the observed value where it is a number."""
+    """Counts of rows, and the observed value if it is a number."""
 
     @property
     def reason(self) -> str:
-        """The failed rule with its field, and the observed figure."""
         text = rule_text(self.item)
         if self.error:
             return f"{text} could not be evaluated: {self.error}"
@@ -68,13 +66,11 @@ class ExpectationVerdict:
 
 
 def rule_text(item: Mapping[str, Any]) -> str:
-    """An expectation in one line."""
     return f"{item['type']}({', '.join(f'{key}={value!r}' for key, value in item['kwargs'].items())})"
 
 
 @contextmanager
 def _quiet() -> Iterator[Any]:
-    """The library, without what it says of itself."""
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         # Deprecations inside the library and its own dependencies are not ours to act on.
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -87,14 +83,12 @@ def _quiet() -> Iterator[Any]:
 
 
 def library_version() -> str:
-    """Version of Great Expectations."""
     from importlib.metadata import version
 
     return version("great_expectations")
 
 
 def build_problems(suite: Sequence[Expected]) -> Iterator[str]:
-    """Reasons that expectations of a suite cannot be used."""
     for number, item in enumerate(suite):
         try:
             with _quiet():
@@ -104,10 +98,7 @@ def build_problems(suite: Sequence[Expected]) -> Iterator[str]:
 
 
 def scope_of(item: Expected) -> Scope:
-    """Rows that an expectation must read.
-
-    The new ones where each row is judged for itself.
-    """
+    """New rows if each row is judged by itself."""
     if item["type"] in _ACROSS_ROWS:
         return "all rows"
     if item["type"].startswith(_SCHEMA):
@@ -124,7 +115,6 @@ def scope_of(item: Expected) -> Scope:
 
 
 def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[ExpectationVerdict]:
-    """Verdicts on a frame, in the suite's order, from a new context."""
     if not suite:
         return []
     with _quiet() as gx:
@@ -141,9 +131,9 @@ def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[ExpectationVer
             gx.ExpectationSuite(name="rows", expectations=built), result_format="COMPLETE"
         )
     found: dict[int, ExpectationVerdict] = {}
-    for each in result.results:
-        number = int(each.expectation_config.meta["number"])
-        found[number] = _outcome(suite[number], each, frame)
+    for verdict in result.results:
+        number = int(verdict.expectation_config.meta["number"])
+        found[number] = _outcome(suite[number], verdict, frame)
     lost = [f"[{number}] {item['type']}" for number, item in enumerate(suite) if number not in found]
     if lost:
         raise ValidationRefused(f"Great Expectations gave no verdict on {', '.join(lost)}")
@@ -151,7 +141,6 @@ def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[ExpectationVer
 
 
 def decide(item: Expected, metrics: Mapping[str, Any]) -> ExpectationVerdict:
-    """Verdict of an expectation on metrics that are known already."""
     with _quiet():
         built = _build(item)
         settings = {"result_format": {"result_format": "BASIC", "partial_unexpected_count": 0}}
@@ -163,7 +152,7 @@ def decide(item: Expected, metrics: Mapping[str, Any]) -> ExpectationVerdict:
 
 
 def _build(item: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None) -> Any:
-    """Build one expectation; a suite given the configurations would only log and skip unusable ones."""
+    """A suite given the configurations would only log and skip unusable ones."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.expectations.registry import list_registered_expectation_implementations
 
@@ -182,8 +171,8 @@ def _build(item: Mapping[str, Any], *, meta: Mapping[str, Any] | None = None) ->
             description=item.get("description"),
         ).to_domain_obj()
     except Exception as error:
-        said = re.sub(r"\s+", " ", str(error))
-        raise ValidationRefused(f"expectation {item['type']!r} cannot be used: {said}") from error
+        message = re.sub(r"\s+", " ", str(error))
+        raise ValidationRefused(f"expectation {item['type']!r} cannot be used: {message}") from error
 
 
 def _outcome(item: Expected, found: Any, frame: "pd.DataFrame") -> ExpectationVerdict:
@@ -204,12 +193,12 @@ def _outcome(item: Expected, found: Any, frame: "pd.DataFrame") -> ExpectationVe
 
 
 def _raised(trace: str, holds: str) -> str:
-    """Kind and place of an exception, whose message may quote a record."""
+    """Type and place of an exception; its message may quote a record."""
     kinds = [kind for kind in _RAISED.findall(trace) if not kind.endswith("MetricResolutionError")]
     places = [(Path(file), line) for file, line in _LINE.findall(trace)]
     own = [f"{file.name}:{line}" for file, line in places if file.is_file() and not _is_library(file)]
-    said = kinds[0].rpartition(".")[2] if kinds else "an error"
-    return f"{said}{f' at {own[-1]}' if own else ''}{f'; {holds}' if holds else ''}"
+    kind = kinds[0].rpartition(".")[2] if kinds else "an error"
+    return f"{kind}{f' at {own[-1]}' if own else ''}{f'; {holds}' if holds else ''}"
 
 
 def _is_library(file: Path) -> bool:
@@ -217,7 +206,7 @@ def _is_library(file: Path) -> bool:
 
 
 def _figures(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers of a result, without the values and places of records."""
+    """Numbers of a result, without values and positions of records."""
     figures: dict[str, Any] = {}
     if "unexpected_percent" in result:
         figures = {key: value for key, value in result.items() if _COUNTS.fullmatch(key)}
@@ -228,7 +217,6 @@ def _figures(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rendered(outcomes: Sequence[ExpectationVerdict], *, name: str, rows: int) -> str:
-    """Data Docs of a validation as Great Expectations draws them."""
     with _quiet() as gx:
         from great_expectations.core import ExpectationSuiteValidationResult
         from great_expectations.core.expectation_validation_result import ExpectationValidationResult
@@ -263,5 +251,5 @@ def rendered(outcomes: Sequence[ExpectationVerdict], *, name: str, rows: int) ->
 
 
 def _exception(outcome: ExpectationVerdict) -> dict[str, Any]:
-    said = outcome.error
-    return {"raised_exception": bool(said), "exception_message": said, "exception_traceback": said}
+    error = outcome.error
+    return {"raised_exception": bool(error), "exception_message": error, "exception_traceback": error}

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EXTREMES: Mapping[str, Callable[..., Any]] = {"min": np.min, "max": np.max, "mean": np.mean}
-"""Figures that stand for a tensor."""
+"""Figures that replace a tensor."""
 BLOCK_ROWS = 4096
 ONLY_NULLS = "expect_column_values_to_not_be_null"
-"""Expectation for which only nulls count."""
+"""Expectation that reads nothing but nulls."""
 
 
 def offered(batch: Batch) -> list[str]:
@@ -29,10 +29,7 @@ def offered(batch: Batch) -> list[str]:
 
 
 def columns_read(suite: Sequence[Mapping[str, Any]]) -> dict[str, bool] | None:
-    """Columns that expectations read, True for more than nulls.
-
-    None where one of them may read any column.
-    """
+    """True for more than nulls; None if any column may be read."""
     read: dict[str, bool] = {}
     for item in suite:
         kind, kwargs = str(item["type"]), item["kwargs"]
@@ -45,18 +42,14 @@ def columns_read(suite: Sequence[Mapping[str, Any]]) -> dict[str, bool] | None:
 
 
 def frame_of(batch: Batch, read: Mapping[str, bool] | None) -> "pd.DataFrame":
-    """Frame of scalars under their names, tensors as minimum, maximum and mean.
-
-    Great Expectations copies the frame for each expectation: it holds what they read, and zeros for values of
-    which only nulls count.
-    """
+    """Columns read for nulls alone hold zeros: the library copies frames often."""
     import pandas as pd
 
     return pd.DataFrame(dict(_columns(batch, read)), index=pd.RangeIndex(batch.rows))
 
 
 def numbers_of(batch: Batch, also: Iterable[str]) -> "Iterator[tuple[str, pd.Series[Any]]]":
-    """Numeric inputs and labels, and the columns ``also``, one by one."""
+    """Numeric inputs and labels, and the columns ``also``."""
     import pandas as pd
 
     also = set(also)
@@ -70,12 +63,11 @@ def numbers_of(batch: Batch, also: Iterable[str]) -> "Iterator[tuple[str, pd.Ser
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """True for the types that have a mean."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
 
 
 def counts(schema: pa.Schema, item: Mapping[str, Any]) -> bool:
-    """True where aggregates can count the column of an expectation."""
+    """True if aggregates can judge the column."""
     name = item["kwargs"].get("column")
     if name is None or name not in schema.names:  # the table, or a figure of a tensor
         return True
@@ -86,7 +78,6 @@ def counts(schema: pa.Schema, item: Mapping[str, Any]) -> bool:
 
 
 def values_by_name(batch: Batch, names: Iterable[str]) -> "Iterator[tuple[str, pd.Series[Any]]]":
-    """Values of columns, tensors as their figures."""
     import pandas as pd
 
     wanted = set(names)
@@ -111,7 +102,6 @@ def _columns(batch: Batch, read: Mapping[str, bool] | None) -> Iterator[tuple[st
 
 
 def _extremes(batch: Batch, name: str) -> dict[str, NDArray[np.float64]]:
-    """Minima, maxima and means of a column's tensors, block by block."""
     found: dict[str, list[NDArray[np.float64]]] = {f"{name}.{extreme}": [] for extreme in EXTREMES}
     for start in range(0, batch.rows, BLOCK_ROWS):
         block = batch.slice(start, BLOCK_ROWS)
@@ -123,7 +113,7 @@ def _extremes(batch: Batch, name: str) -> dict[str, NDArray[np.float64]]:
 
 
 def _values(column: pa.Array) -> Any:
-    """Values for pandas in the type of the column, Python objects only where pandas has none for it."""
+    """Python objects only for types that pandas lacks."""
     import pandas as pd
 
     kind = column.type

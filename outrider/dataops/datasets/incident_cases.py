@@ -26,7 +26,7 @@ _WEAK = table_of(WeakLabelRow)
 _ASSERTION = table_of(AssertionRow)
 CAPABILITY = "incidents"
 Mode = Literal["mft", "inv"]
-"""``mft``: the record has its right answer; ``inv``: the answer to its changed copy is as expected of it."""
+"""``mft``: the record has its right answer; ``inv``: its changed copy gets the expected answer."""
 
 
 class NoCase(OutriderError):  # noqa: N818 - reads as the state it is
@@ -37,13 +37,11 @@ class NoCase(OutriderError):  # noqa: N818 - reads as the state it is
 
 
 class NoAnswer(NoCase):
-    """Record's right answer is unknown until somebody gives one."""
+    """The record's right answer is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncidentRecord:
-    """Record, with its flag if any."""
-
     model: str
     record_id: str
     seq: int
@@ -53,13 +51,11 @@ class IncidentRecord:
     assertion: str = ""
     evidence: Mapping[str, Any] | None = None
     definition: Mapping[str, Any] | None = None
-    """Of the live test that raised the flag: its kind, capability, tolerance and expectation."""
+    """Kind, capability, tolerance and expectation of the live test that raised the flag."""
 
 
 @dataclass(frozen=True, slots=True)
 class RightAnswer:
-    """Right answer of a record, and its author."""
-
     value: Any
     by: str
 
@@ -67,13 +63,6 @@ class RightAnswer:
 def find(
     connection: Connection, model: str, *, flag: str | None = None, record_id: str | None = None
 ) -> IncidentRecord:
-    """The incident that a flag or a record is about.
-
-    Raises
-    ------
-    NotFound
-        If the model has no such flag or record.
-    """
     found = None
     if flag is not None:
         found = connection.execute(select(_FLAG).where(_FLAG.c.id == flag, _FLAG.c.model == model)).first()
@@ -101,15 +90,9 @@ def find(
 
 
 def right_answer(
-    connection: Connection, incident: IncidentRecord, target: str, said: Any
+    connection: Connection, incident: IncidentRecord, target: str, answer: Any
 ) -> RightAnswer | None:
-    """Latest label of a person, else the assertions' proposal, else None.
-
-    Parameters
-    ----------
-    said
-        The champion's ``outputs.<target>``, whose elements corrections may change.
-    """
+    """Latest human label, else the assertions' correction of the champion's ``answer``."""
     labels = connection.execute(
         select(_LABEL.c.label, _LABEL.c.source)
         .where(_LABEL.c.model == incident.model, _LABEL.c.record_id == incident.record_id)
@@ -133,28 +116,19 @@ def right_answer(
     found = [Correction(r.assertion, r.kind, r.element, json.loads(r.value), r.confidence) for r in rows]
     if not found:
         return None
-    if said is None:  # production said nothing: the replica's answer was judged
+    if answer is None:  # production gave none: the replica's answer was judged
         name, version = f"outputs.{target}", rows[0].version
-        said = replica_said(connection, incident.model, version, incident.seq, incident.record_id, name)
+        answer = replica_said(connection, incident.model, version, incident.seq, incident.record_id, name)
     try:
-        value = corrected(said, found)
+        value = corrected(answer, found)
     except ValueError:
         return None
-    return RightAnswer(value, PREFIX + ",".join(sorted({each.assertion for each in found})))
+    return RightAnswer(value, PREFIX + ",".join(sorted({failure.assertion for failure in found})))
 
 
 def as_mft(
     incident: IncidentRecord, batch: Batch, answer: RightAnswer | None, *, target: str, at: str
 ) -> WrittenTest:
-    """A test whose one case is the record with its right answer.
-
-    Raises
-    ------
-    NoAnswer
-        If nobody knows the right answer.
-    NoCase
-        If a column cannot hold it.
-    """
     if answer is None:
         raise NoAnswer(
             f"{incident.record_id}: its right answer is unknown: no label was sent and no assertion "
@@ -187,29 +161,21 @@ def as_inv(
     by: str,
     at: str,
 ) -> WrittenTest:
-    """Test of the record and its changed copies, failed or given.
-
-    A live test is written as what it was, a DIR with its own expectation.
-
-    Raises
-    ------
-    NoCase
-        If no changed copy is known, or the expectation of the live test is a function.
-    """
+    """A live test keeps its kind and expectation."""
     kind: Kind = "INV"
     expect: Mapping[str, Any] = {"expect": "same", "fields": [target]}
     capability = CAPABILITY
     if variants is None:
         variants = [_changed_copy(incident)]
-        told = incident.definition or {}
-        if told.get("expect") is None:
+        definition = incident.definition or {}
+        if definition.get("expect") is None:
             raise NoCase(
                 f"{incident.assertion} expects the result of a function, which a file cannot hold: "
                 "add the record as mft, or with a perturbation"
             )
-        kind, expect, capability = told["kind"], told["expect"], told["capability"]
+        kind, expect, capability = definition["kind"], definition["expect"], definition["capability"]
         name = f"{incident.assertion}_on_incidents"
-    fields = {each.removeprefix("inputs.") for each in batch.names if each.startswith("inputs.")}
+    fields = {name.removeprefix("inputs.") for name in batch.names if name.startswith("inputs.")}
     for variant in variants:
         if odd := sorted(set(variant) - fields):
             raise NoCase(f"{incident.record_id}: a changed copy has an input {odd[0]!r}, the record has none")
@@ -267,7 +233,6 @@ def _test(
 
 
 def _inputs_of(batch: Batch) -> Batch:
-    """The record without what was answered and said."""
     table = batch.to_arrow()
     kept = [name for name in table.schema.names if not name.startswith(("outputs.", "label."))]
     nothing = {name for name in kept if "." in name and batch.is_null(name).all()}

@@ -28,7 +28,6 @@ WORDS = {
     "not_flagged": "no assertion flagged the record, and nobody was asked about it",
     "refused": "refused now",
 }
-"""Why a label is no new row."""
 
 
 class LabelAccount(TypedDict):
@@ -56,15 +55,7 @@ def label_account(
     committed: Iterable[Provenance] = (),
     rejected: Mapping[str, str] | None = None,
 ) -> LabelAccount:
-    """Account before the rows of a commit are written.
-
-    Parameters
-    ----------
-    found, committed
-        What was collected, and the rows of it that will be committed.
-    rejected
-        Reasons of this commit by record.
-    """
+    """Account before the rows of a commit are written."""
     query = label_fates(scope).subquery()
     counted = connection.execute(select(query.c.fate, func.count().label("labels")).group_by(query.c.fate))
     fates: dict[str, int] = {row.fate: row.labels for row in counted}
@@ -92,8 +83,8 @@ def account_words(account: LabelAccount) -> list[str]:
 
     Examples
     --------
-    >>> told = {"labels": 3, "rows": 1, "corrected": 0, "removed": 0, "of_other_models": 0}
-    >>> account_words(told | {"left_out": {"no_value": 2}, "refusals": {}})
+    >>> counts = {"labels": 3, "rows": 1, "corrected": 0, "removed": 0, "of_other_models": 0}
+    >>> account_words(counts | {"left_out": {"no_value": 2}, "refusals": {}})
     ['3 labels, 1 new row', '2 left out: no value of the target']
     """
     new = account["rows"]
@@ -130,7 +121,7 @@ def refused_sentence(account: LabelAccount) -> str:
 
 
 def _astray(model: str) -> Any:
-    """Labels of other models, without a record there, whose id is a record's of this one."""
+    """Labels for another model that lacks the record, while this model has it."""
     own = and_(_RECORD.c.model == model, _RECORD.c.id == _LABEL.c.record_id)
     there = select(1).where(_RECORD.c.model == _LABEL.c.model, _RECORD.c.id == _LABEL.c.record_id)
     return (

@@ -1,8 +1,4 @@
-"""Fates of the labels of a model.
-
-Each is a row of the dataset that collects them, or has a reason for none. What is collected, counted and
-accounted for follows from this one query.
-"""
+"""Fate of each label of a model in its dataset."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -23,10 +19,8 @@ from outrider.dataops.state.tables import Flag, Record, table_of
 from .quarantine import refused
 
 Rows = Literal["flagged", "labelled"]
-"""Labelled records to learn from: those that the champion's assertions flagged or that somebody was asked
-about, or all."""
+"""``flagged``: labelled records that were flagged or requested; ``labelled``: all labelled records."""
 COLLECTED = ("new", "corrected", "removed")
-"""Fates that change the dataset."""
 
 _RECORD, _FLAG = table_of(Record), table_of(Flag)
 _LABEL, _REQUEST = table_of(Label), table_of(LabelRequest)
@@ -35,29 +29,21 @@ _VERSION = table_of(DatasetVersion)
 
 @dataclass(frozen=True, slots=True)
 class LabelScope:
-    """Scope of a collection: labels, and their dataset."""
-
     model: str
     dataset: str
     rows: Rows = "flagged"
     upto_seq: int | None = None
-    """Last journal block of labels and flags to consider; None for all."""
+    """Last journal block of labels and flags; None for all."""
     rules: str = ""
-    """Digest of the rules for rows: what others refused is looked at again."""
+    """Digest of the rules for rows: refusals under other rules do not count."""
 
     @property
     def last(self) -> int:
-        """Last journal block to consider."""
         return 2**62 if self.upto_seq is None else self.upto_seq
 
 
 def label_fates(scope: LabelScope) -> Select[Any]:
-    """Query of the labels of a model, each with its ``fate``.
-
-    Fates are ``new``, ``corrected`` and ``removed``, which change the dataset, and the keys of
-    `outrider.dataops.datasets.label_account.WORDS`. With each come place, judged version and weight of its
-    record, and flags of the dataset's newest row of it (``assertion``, ``flags``, ``reviewer``).
-    """
+    """Labels with ``fate``, place of the record, and origin of its row."""
     label, later, held = _LABEL, _LABEL.alias("later"), _LABEL.alias("held")
     row, newer = table_of(DatasetRow), table_of(DatasetRow).alias("newer")
     present = row.c.removed.is_(None) & row.c.record_id.is_not(None)
@@ -117,11 +103,7 @@ def label_fates(scope: LabelScope) -> Select[Any]:
 
 
 def moved_labels(connection: Connection, scope: LabelScope) -> list[str]:
-    """Records in the dataset whose only label went over to another record.
-
-    A label that names an entity and a time belongs to the entity's latest record at that time: one that came
-    late takes it over.
-    """
+    """Records of the dataset whose only label moved to a later record."""
     named = select(1).where(_LABEL.c.model == scope.model, _LABEL.c.entity.is_not(None)).limit(1)
     if connection.execute(named).first() is None:
         return []
@@ -144,8 +126,6 @@ def moved_labels(connection: Connection, scope: LabelScope) -> list[str]:
 
 
 def _flagged(scope: LabelScope) -> Any:
-    """Condition of records that an assertion flagged, or that somebody was asked about."""
-
     def known(table: Any, *more: Any) -> Any:
         return exists(select(1).where(table.c.record_id == _LABEL.c.record_id, *more))
 

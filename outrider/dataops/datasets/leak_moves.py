@@ -1,9 +1,4 @@
-"""New rows of a dataset, put on the right side at commit.
-
-A row that leaks goes to the side on which its match stands already: held out where that judges, learned from
-where that is learned from. All new rows of its entity go with it; an entity with rows in an earlier version
-stays where it is.
-"""
+"""New rows that leak move, with their entity, to their match's part."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,10 +15,10 @@ from .leaks import EXACT, Leak, LeakSide, compared, described, find_matches, fin
 from .versions import Provenance
 
 Moves = Literal["none", "exact", "all"]
-"""Which leaks change the side of a row: none, those of entities and equal inputs, or near-duplicates too."""
+"""Leaks that move rows: none, those of entities and equal inputs, or near-duplicates too."""
 NEW = {"train": "new train rows", "held_out": "new held-out rows"}
 ROUNDS = 4
-"""A row that moved may match another one at its new place."""
+"""A moved row may match another one in its new part."""
 
 
 class LeakReport(TypedDict):
@@ -39,42 +34,37 @@ class LeakReport(TypedDict):
 
 
 class IndexedRows(Protocol):
-    """Rows of a version, searched by an index instead of being read."""
-
     @property
-    def rows(self) -> int:
-        """Number of rows."""
+    def rows(self) -> int: ...
 
     @property
     def head(self) -> Batch:
-        """First rows: columns, and texts or categories in them."""
+        """Sample that shows columns and their kinds of text."""
 
     def near(self, name: str, new: LeakSide) -> LeakSide:
-        """Side of the rows that may match new ones."""
+        """Rows that may match new ones."""
 
     def holds(self, units: NDArray[np.object_]) -> NDArray[np.bool_]:
-        """Mask of known entities, or of known ids without an entity."""
+        """Mask of known entities (ids for records without one)."""
 
 
 Rows: TypeAlias = Batch | IndexedRows
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """Rows that new ones are held against, by version and part."""
+class KnownRows:
+    """Rows that new ones are compared with, by version and part."""
 
     learned: Mapping[str, Rows] = field(default_factory=dict)
-    """Learned from: the dataset's own rows so far, the replayed dataset."""
+    """Training rows: the dataset's own so far, and the replayed dataset."""
     judged: Mapping[str, Rows] = field(default_factory=dict)
-    """Judging candidates: the dataset's own held-out rows so far, the gate's dataset."""
+    """Held-out rows: the dataset's own so far, and the gate's dataset."""
     own: Sequence[str] = ()
-    """Names of the dataset's own among them: their entities stay where they are."""
+    """Names of the dataset's own rows, whose entities stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """New rows, each on one side, and the report."""
-
     batch: Batch
     provenance: list[Provenance]
     report: LeakReport
@@ -83,21 +73,13 @@ class Settled:
 def settle(
     batch: Batch,
     provenance: Sequence[Provenance],
-    beside: Beside,
+    known: KnownRows,
     *,
     declared: Sequence[str] = (),
     moves: Moves = "exact",
 ) -> Settled:
-    """Find the leaks of new rows, and move rows as ``moves`` says.
-
-    Parameters
-    ----------
-    batch, provenance
-        New rows, aligned.
-    declared
-        Full names of the inputs that the model reads; empty where it declares none.
-    """
-    table = _Table(batch, provenance, beside, declared)
+    """``declared`` are full names of the model's inputs; empty for all."""
+    table = _Table(batch, provenance, known, declared)
     first = table.find(moves)
     found, moved = first, {"held_out": 0, "train": 0}
     for _ in range(ROUNDS if moves != "none" else 0):
@@ -126,12 +108,12 @@ def report_words(report: LeakReport) -> list[str]:
     ['2 rows were held out for it']
     """
     lines = leak_words([*report["leaks"], *report["repeats"]])
-    said = {
+    reasons = {
         "held_out": "held out for it",
         "train": "put to the rows that are learned from",
         "left_out": "left out: weak labels judge no candidate",
     }
-    for part, words in said.items():
+    for part, words in reasons.items():
         count = report["moved"].get(part, 0)
         if count:
             lines.append(f"{count} {'row was' if count == 1 else 'rows were'} {words}")
@@ -140,23 +122,19 @@ def report_words(report: LeakReport) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Leaks of one look, and the new rows that go to the other part for one."""
-
     leaks: list[Leak]
     leave: dict[str, NDArray[np.intp]]
 
 
 class _Table:
-    """New rows and their parts, with the sides beside which they are put."""
-
     def __init__(
-        self, batch: Batch, provenance: Sequence[Provenance], beside: Beside, declared: Sequence[str]
+        self, batch: Batch, provenance: Sequence[Provenance], known: KnownRows, declared: Sequence[str]
     ) -> None:
         self._batch = batch
         self._provenance = list(provenance)
         self._units = _units(batch)
         self._parts = np.array([row.part for row in provenance], dtype=object)
-        given = {name: rows for name, rows in (*beside.learned.items(), *beside.judged.items()) if rows.rows}
+        given = {name: rows for name, rows in (*known.learned.items(), *known.judged.items()) if rows.rows}
         heads = [batch, *(rows if isinstance(rows, Batch) else rows.head for rows in given.values())]
         inputs, prose = compared(heads, declared)
         self._new = LeakSide("new", batch, inputs, prose)
@@ -167,12 +145,12 @@ class _Table:
             for name, rows in given.items()
         }
         self._against = {
-            "train": [side for name, side in made.items() if name in beside.judged],
-            "held_out": [side for name, side in made.items() if name in beside.learned],
+            "train": [side for name, side in made.items() if name in known.judged],
+            "held_out": [side for name, side in made.items() if name in known.learned],
         }
-        self._earlier = [made[name] for name in made if name in beside.own and name in beside.learned]
+        self._earlier = [made[name] for name in made if name in known.own and name in known.learned]
         self._stays = np.zeros(batch.rows, dtype=np.bool_)
-        for name in set(beside.own) & given.keys():
+        for name in set(known.own) & given.keys():
             rows = given[name]
             is_held = (
                 np.isin(self._units, _units(rows)) if isinstance(rows, Batch) else rows.holds(self._units)
@@ -184,7 +162,6 @@ class _Table:
         return self._new.of(NEW[part], self._batch.take(rows)), rows
 
     def find(self, moves: Moves) -> _Found:
-        """Leaks of the new rows as their parts are now."""
         parts = {part: self._part(part) for part in NEW}
         leaks: list[Leak] = []
         leave: dict[str, NDArray[np.intp]] = {}
@@ -200,7 +177,7 @@ class _Table:
         return _Found(leaks, leave)
 
     def move(self, found: _Found) -> dict[str, int]:
-        """Move entities with leaving rows to the other part, each once; rows moved by their new part."""
+        """Each entity moves once; returns rows moved by new part."""
         leaving = {part: set(self._units[rows].tolist()) for part, rows in found.leave.items()}
         torn = leaving["train"] & leaving["held_out"]
         moved: dict[str, int] = {}
@@ -213,7 +190,7 @@ class _Table:
         return moved
 
     def kept(self) -> tuple[list[Provenance], NDArray[np.intp]]:
-        """Provenance of the rows that stay, and these: weak labels judge no candidate."""
+        """Held-out rows with weak labels are dropped: weak labels judge no candidate."""
         rows = [
             at
             for at, row in enumerate(self._provenance)
@@ -223,7 +200,6 @@ class _Table:
         return kept, np.array(rows, dtype=np.intp)
 
     def repeats(self) -> list[Leak]:
-        """New rows to learn from that are alike, or like earlier ones."""
         side, _ = self._part("train")
         found = find_repeats(side)
         for earlier in self._earlier:
@@ -233,7 +209,6 @@ class _Table:
 
 
 def _units(batch: Batch) -> NDArray[np.object_]:
-    """Entity of each row, its id where it has none."""
     keys = batch.keys.astype(object)
     if not batch.has("entity"):
         return keys

@@ -1,9 +1,7 @@
-"""Leaks between rows to learn from and rows to judge by.
+"""Leaks between training and held-out rows, from inputs and entities alone.
 
-Entities of both, equal rows, near-duplicate texts and numbers, read from inputs and entities alone, never
-from labels. Where rows match one another within a side about as often as they match those of the other, or
-chance explains it, a match says that such rows repeat by themselves (a table of a few coarse columns), not
-that something leaked: it is called usual.
+A match is usual if rows match one another within a side about as often, or by chance (a table of a few
+coarse columns): such rows repeat without a leak.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,15 +32,14 @@ KINDS: Mapping[Kind, str] = {
 }
 EXACT: tuple[Kind, ...] = ("entity", "row")
 PAIRS = 20
-"""Most pairs that are named."""
 TEXT_LIKENESS = 0.55
-"""Likeness of texts from which on they are near-duplicates: one edited word in eight, three in fifty."""
+"""Likeness from which texts are near-duplicates: one edited word in eight, three in fifty."""
 VALUE_SHARE = 0.01
 """Share of a column's spread within which numbers are near-duplicates."""
 PROSE_WORDS = 2.0
-"""Least words on average of a column of texts; one with fewer holds categories."""
+"""Least mean words of a text column; below it holds categories."""
 FEW_ROWS = 50
-"""Rows below which a side cannot tell how often they repeat: then the other side tells."""
+"""Rows below which a side cannot tell how often rows repeat."""
 _SAMPLE_ROWS = 1000
 
 
@@ -64,8 +61,6 @@ class Leak(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Matched rows of one kind, one partner for each."""
-
     kind: Kind
     pairs: MatchedRows
     others: int
@@ -79,7 +74,7 @@ class Whole:
     rows: int
     sample: Batch
     entities: UInts
-    """Of all rows that may match: of those that were read, then of others with equal entities or inputs."""
+    """Of the rows that were read, then of others with equal entities or inputs."""
     digests: UInts
     alike: Callable[[], dict[Kind, float]]
     """Share of rows that match another one of the side, by kind."""
@@ -88,17 +83,7 @@ class Whole:
 
 
 class LeakSide:
-    """Rows under a name, with sketches to compare, made once.
-
-    Parameters
-    ----------
-    inputs
-        Full names of the inputs to compare; the batch has them all.
-    prose
-        Those that hold texts.
-    whole
-        Side that the batch is read from, where it is not the whole side itself.
-    """
+    """Rows under a name, with cached sketches. ``whole`` if the batch is partial."""
 
     def __init__(
         self,
@@ -116,7 +101,6 @@ class LeakSide:
         self.rows = batch.rows if whole is None else whole.rows
 
     def of(self, name: str, batch: Batch) -> "LeakSide":
-        """LeakSide of other rows, compared by the same columns."""
         return LeakSide(name, batch, self.inputs, self.prose)
 
     @cached_property
@@ -130,7 +114,7 @@ class LeakSide:
 
     @cached_property
     def digests(self) -> UInts:
-        """Hash of each row's inputs, 0 where all are null."""
+        """Hash of each row's inputs, 0 if all are null."""
         if self._whole is not None:
             return self._whole.digests
         found = np.zeros(self.batch.rows, dtype=np.uint64)
@@ -140,13 +124,11 @@ class LeakSide:
 
     @cached_property
     def texts(self) -> TextSketch:
-        """Texts of each row, all columns as one."""
         columns = [_texts(self.batch.arrow(name)) for name in sorted(self.prose)]
         return sketch_texts(["\n".join(row) for row in zip(*columns, strict=True)])
 
     @cached_property
     def values(self) -> ValueSketch:
-        """Numbers and tensors of each row, with a hash of the rest."""
         if self._whole is None:
             return sketch_values(self.batch, self.inputs)
         return sketch_values(self.batch, self.inputs, sample=self._whole.sample, rows=self.rows)
@@ -159,7 +141,6 @@ class LeakSide:
         return {match.kind: len(match.pairs.rows) / self.rows for match in matches_of(self, self)}
 
     def ids(self, rows: Rows) -> list[str]:
-        """Ids of some rows."""
         if self._whole is not None:
             return self._whole.ids(rows)
         return [str(key) for key in self.batch.keys[rows]]
@@ -172,10 +153,7 @@ class LeakSide:
 
 
 def sides(batches: Mapping[str, Batch], declared: Sequence[str] = ()) -> list[LeakSide]:
-    """Sides by name, compared by the inputs that all of them have.
-
-    ``declared`` are full names of those that the model reads: where there are any, only these.
-    """
+    """Sides compared by shared inputs, of the ``declared`` ones if any."""
     inputs, prose = compared(batches.values(), declared)
     return [LeakSide(name, batch, inputs, prose) for name, batch in batches.items()]
 
@@ -183,10 +161,7 @@ def sides(batches: Mapping[str, Batch], declared: Sequence[str] = ()) -> list[Le
 def compared(
     batches: Collection[Batch], declared: Sequence[str] = ()
 ) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Inputs by which sides are compared, and columns with texts.
-
-    Both are full names, the inputs sorted.
-    """
+    """Sorted full names of the shared inputs, and columns with prose."""
     names = [{name for name in batch.names if name.startswith("inputs.")} for batch in batches]
     found = (set.intersection(*names) if names else set()) - {f"inputs.{REST}"}
     inputs = sorted(found & set(declared) if declared else found)
@@ -196,11 +171,7 @@ def compared(
 
 
 def find_matches(left: LeakSide, right: LeakSide) -> list[Match]:
-    """Matches of every kind that there are.
-
-    A row with an equal one on the other side is no near-duplicate too. Texts are compared where there are
-    any, numbers where there are none.
-    """
+    """Texts are compared if there are any, else numbers."""
     if not left.rows or not right.rows:
         return []
     found = [match for match in matches_of(left, right) if len(match.pairs.rows)]
@@ -224,10 +195,7 @@ def find_leaks(left: LeakSide, right: LeakSide) -> list[Leak]:
 
 
 def find_repeats(side: LeakSide) -> list[Leak]:
-    """Rows of one side that are alike, each pair once.
-
-    Numbers that are no more alike than chance makes them are left out.
-    """
+    """Similar rows of one side, each pair once, without chance matches."""
     if side.batch.rows < 2:
         return []
     found = [match for match in matches_of(side, side) if len(match.pairs.rows)]
@@ -235,7 +203,6 @@ def find_repeats(side: LeakSide) -> list[Leak]:
 
 
 def described(match: Match, left: LeakSide, right: LeakSide) -> Leak:
-    """A match with counts and the ids of its first pairs."""
     pairs = np.stack([match.pairs.rows, match.pairs.others])
     if left is right:  # a pair of one side has no direction
         pairs = np.unique(np.sort(pairs, axis=0), axis=1)
@@ -270,7 +237,6 @@ def leak_words(leaks: Sequence[Leak]) -> list[str]:
 
 
 def _is_usual(match: Match, left: LeakSide, right: LeakSide) -> bool:
-    """True where rows match about as often within the second side, or by chance."""
     if match.kind == "entity":
         return False
     expected = right.alike[match.kind]
@@ -288,13 +254,12 @@ def _is_chance(match: Match, side: LeakSide) -> bool:
 
 
 def _is_within(match: Match, expected: float, left: LeakSide) -> bool:
-    """True up to twice the expected share of rows and three standard deviations."""
+    """At most twice the expected rows plus three standard deviations."""
     rows = min(expected, 1.0) * left.rows
     return bool(len(match.pairs.rows) <= 2 * rows + 3 * rows**0.5)
 
 
 def matches_of(left: LeakSide, right: LeakSide) -> list[Match]:
-    """Matches of every kind, empty ones too."""
     is_own = left is right
     rows = equal(left.digests, right.digests, is_own=is_own)
     found = [Match("row", rows, _count(left.digests, right.digests))]
@@ -311,7 +276,6 @@ def matches_of(left: LeakSide, right: LeakSide) -> list[Match]:
 
 
 def _count(left: UInts, right: UInts) -> int:
-    """Rows of the right whose key stands on the left."""
     return int((np.isin(right, left) & (right != 0)).sum())
 
 
@@ -333,15 +297,15 @@ def _is_prose(column: pa.Array) -> bool:
 
 
 def _texts(column: pa.Array) -> list[str]:
-    return [_said(value) for value in plain(column, "texts")]
+    return [_text_in(value) for value in plain(column, "texts")]
 
 
-def _said(value: object) -> str:
+def _text_in(value: object) -> str:
     """Texts within a list or an object, in order; of a message its content."""
     if isinstance(value, dict):
         if "content" in value:
-            return _said(value["content"])
-        return " ".join(_said(each) for each in value.values())
+            return _text_in(value["content"])
+        return " ".join(_text_in(part) for part in value.values())
     if isinstance(value, list):
-        return " ".join(_said(each) for each in value)
+        return " ".join(_text_in(part) for part in value)
     return value if isinstance(value, str) else ""

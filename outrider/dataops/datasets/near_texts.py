@@ -1,9 +1,7 @@
-"""Near-duplicate texts, by MinHash of character 4-grams.
+"""Near-duplicate texts by MinHash of character 4-grams, compared by Jaccard index.
 
-Likeness is the Jaccard index of the sets of 4-grams of two texts, once case, punctuation, accents' forms and
-white space are put aside. Signatures and bands follow Broder, "On the resemblance and containment of
-documents", 1997, and Leskovec, Rajaraman and Ullman, "Mining of Massive Datasets", chapter 3; instead of all
-members of a bucket, each row meets a few, and one partner is enough.
+Broder, "On the resemblance and containment of documents", 1997; Leskovec, Rajaraman and Ullman, "Mining of
+Massive Datasets", chapter 3. Each row meets a few members of its bucket: one partner is enough.
 """
 
 import re
@@ -22,14 +20,12 @@ from outrider.assertions.texts.words import UNSPACED
 from .neighbours import MatchedRows, Rows, UInts, neighbours
 
 LETTERS = 4
-"""Length of a shingle."""
 BANDS, BAND_HASHES = 40, 4
 """A pair of likeness 0.55 shares a band in 98 of 100 cases, one of 0.1 in 1 of 250."""
 HASHES = BANDS * BAND_HASHES
 SLACK = 0.12
-"""How far below the bound an estimate from 160 hashes may be: three standard errors."""
+"""Three standard errors of an estimate from 160 hashes."""
 REACH = 3
-"""Candidates of a row on each side, in each band."""
 _STEP_SHINGLES = 65_536
 _STEP_PAIRS = 65_536
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -38,31 +34,22 @@ _APOSTROPHES = str.maketrans("", "", "'`\u2019\u02bc")
 
 
 def normalised(text: str) -> str:
-    """Words of a text, in one case and form.
-
-    Examples
-    --------
-    >>> normalised("  What's MY   balance?! ")
-    'whats my balance'
-    """
     folded = unicodedata.normalize("NFKC", text).casefold().translate(_APOSTROPHES)
     return " ".join(_WORDS.findall(folded))
 
 
 @dataclass(frozen=True, slots=True)
 class TextSketch:
-    """Texts of one side, with digests and signatures."""
-
     texts: Sequence[str]
     """Normalised."""
     digests: UInts
-    """Of the normalised texts, shape (rows,); 0 of those without a word."""
+    """Of the normalised texts, shape (rows,); 0 for those without a word."""
     signatures: NDArray[np.uint32]
     """Least hashes, shape (rows, HASHES)."""
 
 
 def sketch_texts(texts: Sequence[str]) -> TextSketch:
-    """Sketch of texts; equal ones are hashed once."""
+    """Equal texts are hashed once."""
     plain = [normalised(text) for text in texts]
     numbers: dict[str, int] = {}
     codes = np.array([numbers.setdefault(text, len(numbers)) for text in plain], dtype=np.intp)
@@ -72,15 +59,7 @@ def sketch_texts(texts: Sequence[str]) -> TextSketch:
 
 
 def near_texts(left: TextSketch, right: TextSketch, *, least: float, is_own: bool = False) -> MatchedRows:
-    """One near-duplicate on the right for each text that has any.
-
-    Parameters
-    ----------
-    least
-        Likeness from which on texts are near-duplicates, in (0, 1].
-    is_own
-        The sides are one: no text is its own duplicate.
-    """
+    """One near-duplicate on the right for each text that has any."""
     best = np.full(len(left.texts), -1, dtype=np.intp)
     estimate = np.zeros(len(left.texts))
     there = np.flatnonzero(right.digests).astype(np.intp)
@@ -106,7 +85,6 @@ def near_texts(left: TextSketch, right: TextSketch, *, least: float, is_own: boo
 def _estimate(
     left: NDArray[np.uint32], right: NDArray[np.uint32], rows: Rows, others: Rows
 ) -> NDArray[np.float64]:
-    """Share of equal hashes of each pair."""
     found = np.empty(len(rows))
     for start in range(0, len(rows), _STEP_PAIRS):
         step = slice(start, start + _STEP_PAIRS)
@@ -122,15 +100,6 @@ def _likeness(left: Sequence[str], right: Sequence[str], rows: Rows, others: Row
 
 
 def text_likeness(one: str, other: str) -> float:
-    """Share of the 4-grams of two normalised texts that both have.
-
-    Examples
-    --------
-    >>> text_likeness("what is my balance", "what is my balance")
-    1.0
-    >>> round(text_likeness("what is my balance", "what is my bank balance"), 2)
-    0.77
-    """
     if one == other:
         return 1.0
     grams, others = _grams(one), _grams(other)
@@ -151,7 +120,6 @@ def _digest(text: str) -> int:
 
 
 def band_keys(signatures: NDArray[Any], band: int) -> UInts:
-    """Key of each row in a band."""
     keys = np.full(len(signatures), band, dtype=np.uint64)
     for column in range(band * BAND_HASHES, (band + 1) * BAND_HASHES):
         keys = mix(keys ^ signatures[:, column].astype(np.uint64))
@@ -180,7 +148,7 @@ def _signatures(texts: Sequence[str]) -> NDArray[np.uint32]:
 
 
 def _shingles(padded: Sequence[str], lengths: NDArray[np.int64]) -> tuple[NDArray[np.uint32], Rows]:
-    """Hashes of all shingles of the texts, one behind the other, and where each text's begin."""
+    """Hashes of all shingles, and where those of each text begin."""
     letters = np.frombuffer("".join(padded).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     keys = np.zeros(len(letters) - LETTERS + 1, dtype=np.uint64)
     for at in range(LETTERS):

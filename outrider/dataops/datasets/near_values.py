@@ -1,9 +1,8 @@
 """Near-duplicate rows of numbers, found by random projections.
 
-Two rows are near-duplicates where all inputs that are no numbers are equal, every number differs by at most a
-share of its column's spread, and every tensor by at most that share of its spread, root mean square over its
-elements. Candidates are rows of one cell in one of several grids on random projections (Datar et al.,
-"Locality-Sensitive Hashing Scheme Based on p-Stable Distributions", SoCG 2004); each is then checked exactly.
+All other inputs are equal, and every number (or tensor, root mean square) differs by at most a share of its
+column's spread. Candidates share a cell of a grid (Datar et al., "Locality-Sensitive Hashing Scheme Based on
+p-Stable Distributions", SoCG 2004) and are checked exactly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,43 +18,32 @@ from outrider.assertions.batch.columns import is_tensor, mix, row_hashes
 from .neighbours import MatchedRows, Rows, UInts, neighbours
 
 TABLES, PROJECTIONS, WIDTH = 8, 4, 6.0
-"""Grids, their dimensions, and the side of a cell in the largest distance of near-duplicates: two rows as far
-apart as that share a cell of one grid in 998 of 1,000 cases."""
+"""Grids, their dimensions, and cell size in largest distances: 998 of 1,000 such pairs share a cell."""
 SAMPLE_ROWS = 10_000
 """Rows of each side from which spreads are measured."""
 LARGEST = 1e100
-"""Beyond it numbers count as this one: their squares still have a place."""
+"""Numbers are clipped to it, so that squares stay finite."""
 FARTHEST = 1e12
-"""Beyond it rows stand at the border of the grids."""
+"""Projections are clipped to it."""
 _STEP_ROWS = 8192
 
 
 @dataclass(frozen=True, slots=True)
 class ValueSketch:
-    """Rows of one side, with a hash of equal inputs."""
-
     batch: Batch
     numbers: Sequence[str]
     tensors: Sequence[str]
     fixed: UInts
-    """Hash of all that must be equal, shape (rows,)."""
     sample: Batch
     """Rows from which spreads are measured."""
     sample_fixed: UInts
     rows: int
-    """Rows that the sample stands for."""
 
 
 def sketch_values(
     batch: Batch, inputs: Sequence[str], *, sample: Batch | None = None, rows: int | None = None
 ) -> ValueSketch:
-    """Sketch of the named columns of a batch.
-
-    Parameters
-    ----------
-    sample, rows
-        Those of the whole side, where the batch is only some of its rows.
-    """
+    """``sample`` and ``rows`` describe the whole side if the batch is partial."""
     kinds = {name: batch.arrow(name).type for name in inputs}
     tensors = [name for name, kind in kinds.items() if is_tensor(kind)]
     numbers = [
@@ -76,20 +64,7 @@ def sketch_values(
 
 
 def near_values(left: ValueSketch, right: ValueSketch, *, share: float, is_own: bool = False) -> MatchedRows:
-    """One near-duplicate on the right for each row that has any.
-
-    Parameters
-    ----------
-    share
-        Of a column's spread by which its values may differ, > 0.
-    is_own
-        The sides are one: no row is its own duplicate.
-
-    Returns
-    -------
-    MatchedRows
-        Likeness is 1 less the largest difference, in spreads.
-    """
+    """One near-duplicate on the right for each row that has any."""
     scales = spreads(left, right)
     if not scales or not left.batch.rows or not right.batch.rows:
         return MatchedRows.none()
@@ -115,10 +90,7 @@ def near_values(left: ValueSketch, right: ValueSketch, *, share: float, is_own: 
 
 
 def chance(left: ValueSketch, right: ValueSketch, *, share: float) -> float:
-    """Near-duplicates of a row on the right that chance makes.
-
-    As if columns were independent of each other. Zero beside tensors, in which chance makes none.
-    """
+    """Expected chance near-duplicates of a row, were columns independent; 0 with tensors."""
     scales = spreads(left, right)
     if not scales or left.tensors:
         return 0.0
@@ -135,10 +107,7 @@ def chance(left: ValueSketch, right: ValueSketch, *, share: float) -> float:
 
 
 def spreads(left: ValueSketch, right: ValueSketch) -> dict[str, float]:
-    """Spread of each column over both sides.
-
-    1 for a column that never varies.
-    """
+    """Spread of each column over both sides; 1 if constant."""
     found: dict[str, float] = {}
     if set(left.numbers) != set(right.numbers) or _shapes(left) != _shapes(right):
         return found  # rows of other kinds are not near
@@ -157,7 +126,7 @@ def _shapes(side: ValueSketch) -> dict[str, tuple[int, ...]]:
 
 
 def _spread(values: NDArray[np.float64]) -> float:
-    """Standard deviation once values beyond the first and last percentile are moved there."""
+    """Standard deviation of values clipped to the first and last percentile."""
     if not len(values):
         return 1.0
     low, high = np.quantile(values, [0.01, 0.99])
@@ -178,10 +147,7 @@ def _tensors(batch: Batch, name: str) -> NDArray[np.float64]:
 
 
 def projected(side: ValueSketch, scales: Mapping[str, float]) -> NDArray[np.float64]:
-    """Rows on all projections, in units of their columns' spreads.
-
-    Shape (rows, TABLES * PROJECTIONS).
-    """
+    """In units of spreads, shape (rows, TABLES * PROJECTIONS)."""
     places = np.zeros((side.batch.rows, TABLES * PROJECTIONS))
     rng = np.random.default_rng(3)
     for name, scale in scales.items():
@@ -212,7 +178,7 @@ def _cell_keys(fixed: UInts, places: NDArray[np.float64], offsets: NDArray[np.fl
 def _distances(
     left: ValueSketch, right: ValueSketch, rows: Rows, others: Rows, scales: dict[str, float]
 ) -> NDArray[np.float64]:
-    """Largest difference of each pair over the columns, in spreads; infinite where the rest differs."""
+    """Largest difference of each pair over the columns, in spreads; infinite if the rest differs."""
     found = np.where(left.fixed[rows] == right.fixed[others], 0.0, np.inf)
     for name, scale in scales.items():
         if name in left.numbers:

@@ -10,19 +10,16 @@ UInts = NDArray[np.uint64]
 Rows = NDArray[np.intp]
 
 REACH = 4
-"""Candidates on each side of a row among those of its key: a key that thousands share costs no more."""
+"""Candidates on each side of a row among those of its key, however many share it."""
 
 
 class MatchedRows(NamedTuple):
-    """Rows of one side, their partners, and likenesses in [0, 1]."""
-
     rows: Rows
     others: Rows
     likeness: NDArray[np.float64]
 
     @classmethod
     def none(cls) -> "MatchedRows":
-        """No pair."""
         return cls(np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0))
 
 
@@ -34,19 +31,7 @@ def neighbours(
     is_own: bool = False,
     reach: int = REACH,
 ) -> Iterator[tuple[Rows, Rows]]:
-    """Rows of one side beside a few with equal keys.
-
-    At most ``2 * reach`` of ``right`` for each row of ``left``.
-
-    Parameters
-    ----------
-    left, right
-        Keys, shape (rows,).
-    order
-        Positions of both sides' rows among those of one key: the nearest are candidates.
-    is_own
-        The sides are one: no row is a candidate of its own.
-    """
+    """At most ``2 * reach`` of ``right`` per row, nearest by ``order``."""
     place = np.zeros(len(left) + len(right)) if order is None else np.concatenate(order)
     keys = np.concatenate([left, right])
     is_right = np.arange(len(keys)) >= len(left)
@@ -67,10 +52,7 @@ def neighbours(
 
 
 def equal(left: UInts, right: UInts, *, is_own: bool = False) -> MatchedRows:
-    """One partner on the right for each row with an equal key.
-
-    Key 0 is none.
-    """
+    """One partner on the right for each row with an equal key. Key 0 matches nothing."""
     rows = np.flatnonzero(left != 0).astype(np.intp)
     best = np.full(len(left), -1, dtype=np.intp)
     for found, others in neighbours(left[rows], right, is_own=False, reach=1 + is_own):

@@ -1,7 +1,7 @@
 """Quarantine: records that a dataset refused, why, and the ways out.
 
-A refusal holds for the label and the rules that it was made with: a later label, or other rules, let the next
-commit look at the record again. ``retry`` does so at once, ``drop`` leaves it out for good.
+A refusal holds for its label and rules; a later label or other rules let the next commit try again. ``retry``
+does so at once, ``drop`` is final.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, or_, select, update
 
 from outrider.dataops.state.improvement_tables import DatasetVersion, Quarantine
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
@@ -20,7 +21,6 @@ State = Literal["held", "retried", "taken", "dropped"]
 Action = Literal["retry", "drop"]
 _BECOMES: Mapping[Action, State] = {"retry": "retried", "drop": "dropped"}
 _QUARANTINE, _VERSION = table_of(Quarantine), table_of(DatasetVersion)
-_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +36,7 @@ class QuarantinedRow:
 
 
 def refused(dataset: str, label: Any, *, rules: str) -> ColumnElement[bool]:
-    """Condition of labels whose record is out.
-
-    It was dropped, or refused with this very label and these rules.
-
-    Parameters
-    ----------
-    label
-        Columns with ``record_id``, ``seq`` and ``row``.
-    """
+    """Records that were dropped, or refused with this label and these rules."""
     of_label = and_(
         _QUARANTINE.c.label_seq.is_not_distinct_from(label.c.seq),
         _QUARANTINE.c.label_row.is_not_distinct_from(label.c.row),
@@ -53,7 +45,6 @@ def refused(dataset: str, label: Any, *, rules: str) -> ColumnElement[bool]:
 
 
 def refused_unlabelled(dataset: str, record_id: Any, *, rules: str) -> ColumnElement[bool]:
-    """Condition of records that are out without a label of a person."""
     return _out(dataset, record_id, rules, _QUARANTINE.c.label_seq.is_(None))
 
 
@@ -77,17 +68,7 @@ def hold(
     labels: Mapping[str, tuple[int, int]],
     now_us: int,
 ) -> None:
-    """Hold records that a dataset refused, in the place of earlier refusals.
-
-    Parameters
-    ----------
-    reasons
-        By record; they name field and rule, never a value.
-    rules
-        Digest of the rules.
-    labels
-        Block and row of the label that each was refused with; a weak one has none.
-    """
+    """Replaces earlier refusals; reasons name field and rule, never a value."""
     _leave(connection, dataset, reasons, "retried")
     nothing = (None, None)
     rows = [
@@ -100,7 +81,7 @@ def hold(
 
 
 def take(connection: Connection, dataset: str, rows: Iterable[Provenance]) -> None:
-    """Let records leave the quarantine that a version has now."""
+    """Release records that a version has now."""
     _leave(connection, dataset, [row.record_id for row in rows], "taken")
 
 
@@ -108,17 +89,10 @@ def _leave(connection: Connection, dataset: str, records: Iterable[str], state: 
     query = select(_QUARANTINE.c.record_id).where(
         _QUARANTINE.c.dataset == dataset, _QUARANTINE.c.state.in_(("held", "retried"))
     )
-    inside = list(set(connection.scalars(query)) & set(records))
-    for start in range(0, len(inside), _CHUNK):
-        connection.execute(
-            update(_QUARANTINE)
-            .where(
-                _QUARANTINE.c.dataset == dataset,
-                _QUARANTINE.c.record_id.in_(inside[start : start + _CHUNK]),
-                _QUARANTINE.c.state.in_(("held", "retried")),
-            )
-            .values(state=state)
-        )
+    if inside := set(connection.scalars(query)) & set(records):
+        own = _QUARANTINE.c.dataset == dataset, among(_QUARANTINE.c.record_id, inside)
+        is_open = _QUARANTINE.c.state.in_(("held", "retried"))
+        connection.execute(update(_QUARANTINE).where(*own, is_open).values(state=state))
 
 
 def list_quarantine(
@@ -128,7 +102,6 @@ def list_quarantine(
     state: State | None = "held",
     limit: int = 1000,
 ) -> list[QuarantinedRow]:
-    """Refused records, newest first; with ``state`` None, of every state."""
     query = select(*(_QUARANTINE.c[name] for name in QuarantinedRow.__slots__))
     if datasets is not None:
         query = query.where(_QUARANTINE.c.dataset.in_(datasets))
@@ -141,25 +114,7 @@ def list_quarantine(
 def settle(
     connection: Connection, action: Action, *, dataset: str | None, records: Sequence[str]
 ) -> list[QuarantinedRow]:
-    """Retry or drop quarantined records, in the caller's write transaction.
-
-    Parameters
-    ----------
-    dataset
-        Of one dataset; None for all.
-    records
-        Ids; empty for all that are held. Dropped ones are retried by their ids alone.
-
-    Returns
-    -------
-    list of QuarantinedRow
-        As they are now.
-
-    Raises
-    ------
-    NotFound
-        If one of the ids is not in quarantine: nothing is changed.
-    """
+    """Empty ``records`` are all held ones; dropped ones must be named."""
     states = ("held", "dropped") if action == "retry" and records else ("held",)
     where: list[ColumnElement[bool]] = [_QUARANTINE.c.state.in_(states)]
     if dataset is not None:
@@ -182,7 +137,7 @@ def settle(
 
 
 def count_quarantined(connection: Connection) -> list[tuple[str | None, int]]:
-    """Number of refused rows by model; None: datasets without a version."""
+    """By model; None for datasets without a version."""
     owner = (
         select(_VERSION.c.model).where(_VERSION.c.dataset == _QUARANTINE.c.dataset).limit(1).scalar_subquery()
     )

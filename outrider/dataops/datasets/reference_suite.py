@@ -1,9 +1,8 @@
 """Suites of expectations from reference rows, for fresh samples to pass.
 
-Every bound is a prediction bound for a sample of ``sample_rows`` rows or more, so that each expectation fails
-by chance with at most its part of ``chance``. What an order statistic or a count can say needs no assumption
-on the distribution; a mean is expected where no single row dominates the squares, else a median, and a
-deviation where none dominates the fourth powers.
+Every bound is a prediction bound for ``sample_rows`` rows or more, so that all expectations together fail by
+chance with at most ``chance``. A mean is expected where no row dominates the squares, else a median; a
+deviation where none dominates the fourth powers; the others assume no distribution.
 """
 
 from collections.abc import Iterator
@@ -25,11 +24,11 @@ MOST_VALUES = 20
 """Distinct values up to which a column is judged by the values themselves."""
 DRAWS = 20_000
 MOST_SINGLE = 0.05
-"""Share of rows with a value of their own up to which this is so."""
+"""Most rows with a unique value for that, as a share."""
 DOMINATED = 0.1
-"""Share of the squares that one row may have where a mean is expected."""
+"""Share of the squares that one row may have if a mean is expected."""
 DOMINATED_FOURTH = 0.2
-"""Share of the fourth powers that one row may have where a deviation is expected."""
+"""Share of the fourth powers that one row may have if a deviation is expected."""
 _INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 _TYPES = {
     "i": [*_INTEGERS, *(name.replace("int", "Int").replace("uI", "UI") for name in _INTEGERS)],
@@ -40,44 +39,31 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class _Bounds:
-    """Prediction bounds for fresh samples.
-
-    Attributes
-    ----------
-    rows
-        Rows of the smallest sample.
-    alpha
-        Chance with which one expectation may fail.
-    """
+    """Prediction bounds for samples of ``rows`` rows, each exceeded with chance ``alpha``."""
 
     rows: int
     alpha: float
     rng: np.random.Generator
 
     def share(self, seen: float, of: int) -> float:
-        """Largest share of a fresh sample of which ``seen`` of ``of`` reference rows were: in [0, 1]."""
+        """Largest share of a fresh sample that ``seen`` of ``of`` reference rows predict."""
         from scipy.stats import betabinom
 
         most = betabinom.ppf(1 - self.alpha, self.rows, seen + 1, max(of - seen, 0) + 1)
         return float(min(most / self.rows, 1.0))
 
     def mostly(self, odd: float, of: int) -> float:
-        """Share of rows that hold in a fresh sample where ``odd`` of ``of`` do not, in thousandths down."""
+        """Least share of conforming rows in a fresh sample, rounded down to thousandths."""
         return max(0.0, float(np.floor((1 - self.share(odd, of)) * 1000)) / 1000)
 
     def distance(self, deviation: float, of: int) -> float:
-        """Distance between two means of these sizes."""
         from scipy.stats import t
 
         quantile = float(t.ppf(1 - self.alpha / 4, max(min(of, self.rows) - 1, 1)))
         return quantile * deviation * float(np.sqrt(1 / of + 1 / self.rows))
 
     def median(self, values: NDArray[np.float64]) -> tuple[float, float]:
-        """Order statistics between which the median of a fresh sample lies.
-
-        The number of fresh values below the r-th of n is beta-binomial: David and Nagaraja, "Order
-        Statistics", 2003, section 7.3.
-        """
+        """Order statistics around a fresh median: David and Nagaraja, "Order Statistics", 2003, 7.3."""
         from scipy.stats import betabinom
 
         ranks = np.arange(1, len(values) + 1)
@@ -102,20 +88,7 @@ class _Bounds:
 def reference_suite(
     batch: Batch, *, sample_rows: int = 100, chance: float = 0.01, seed: int = 0
 ) -> list[Expected]:
-    """Expectations that fresh rows of the same source meet.
-
-    Parameters
-    ----------
-    sample_rows
-        Rows of the smallest version or append that the suite is for; fewer fail more often.
-    chance
-        With which a sample of the same source fails any of them.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than 30 rows, or a parameter is out of range.
-    """
+    """``sample_rows`` is the smallest version or append to pass the suite."""
     if batch.rows < 30:
         raise ValueError(f"30 rows or more expected to learn a suite from, got {batch.rows}")
     if sample_rows < 2 or not 0 < chance < 1:
@@ -154,7 +127,7 @@ def _of_column(values: "pd.Series[Any]", bounds: _Bounds) -> Iterator[tuple[str,
 
 
 def _counted(present: "pd.Series[Any]") -> "pd.Series[int] | None":
-    """Rows by value, where the values are few and come again."""
+    """None unless values are few and repeat."""
     try:
         counts = present.value_counts()
     except TypeError:  # lists
@@ -164,7 +137,7 @@ def _counted(present: "pd.Series[Any]") -> "pd.Series[int] | None":
 
 
 def _of_values(counts: "pd.Series[int]", rows: int, bounds: _Bounds) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Values and their shares. As many are new as came once (Good and Turing)."""
+    """As many values are new as came once (Good and Turing)."""
     values = [value.item() if hasattr(value, "item") else value for value in counts.index]
     once = int((counts == 1).sum())
     yield "expect_column_values_to_be_in_set", {"value_set": values, "mostly": bounds.mostly(once, rows)}

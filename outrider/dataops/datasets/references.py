@@ -1,8 +1,4 @@
-"""Dataset references: versions by number, tag or time; and the tags.
-
-A reference is ``name``, ``name@3``, ``name@tag`` or ``name@2026-11-01T12:00``. The name alone is the newest
-version, with a time the newest that was committed by then.
-"""
+"""References to dataset versions: ``name``, ``name@3``, ``name@tag`` or ``name@2026-11-01T12:00``."""
 
 import re
 from dataclasses import dataclass
@@ -36,68 +32,33 @@ class Tag:
 
 
 class TagTaken(OutriderError):  # noqa: N818 - reads as the state it is
-    """Tag that names another version."""
+    pass
 
 
 def name_of(reference: str) -> str:
-    """Dataset of a reference.
-
-    Examples
-    --------
-    >>> name_of("churn-flagged@final"), name_of("churn-flagged")
-    ('churn-flagged', 'churn-flagged')
-    """
     return reference.partition("@")[0]
 
 
 def check_dataset_name(name: str) -> str:
-    """Return a dataset name that paths, addresses and references can hold.
-
-    Raises
-    ------
-    ValueError
-        With the name, and what was expected.
-    """
     if "@" in name:
         raise ValueError(f"dataset {name[:200]!r}: a name expected without '@', which a version follows")
     return check_name(name, "dataset")
 
 
 def open_version(connection: Connection, reference: str) -> Version:
-    """Version that a reference names.
-
-    Raises
-    ------
-    NotFound
-        If there is no such dataset, version or tag; the message says which there are, the nearest first.
-    """
     name, _, selector = reference.partition("@")
     return find_version(connection, name, selector)
 
 
 def open_if_any(connection: Connection, reference: str | None) -> Version | None:
-    """Version of a reference, None where the dataset has no version yet.
-
-    Raises
-    ------
-    NotFound
-        If the dataset has versions, but not this one.
-    """
+    """None if the dataset has no version yet."""
     if not reference or newest(connection, name_of(reference)) is None:
         return None
     return open_version(connection, reference)
 
 
 def find_version(connection: Connection, dataset: str, selector: str = NEWEST) -> Version:
-    """Version of a dataset by number, tag, time, digest, or ``newest``.
-
-    Raises
-    ------
-    Erased
-        If a version had that digest until rows were erased from it.
-    NotFound
-        If there is no such dataset, version or tag; the message says which there are, the nearest first.
-    """
+    """By number, tag, time, digest or ``newest``."""
     if newest(connection, dataset) is None:
         known = connection.scalars(select(_VERSION.c.dataset).distinct())
         raise NotFound(f"no dataset {dataset!r}{nearest(dataset, known)}")
@@ -123,24 +84,7 @@ def find_version(connection: Connection, dataset: str, selector: str = NEWEST) -
 def set_tag(
     connection: Connection, dataset: str, tag: str, selector: str, *, moves: bool, now_us: int
 ) -> Tag:
-    """Name a version, in the caller's write transaction.
-
-    Parameters
-    ----------
-    selector
-        Number, other tag or time of the version.
-    moves
-        True where the tag may leave another version.
-
-    Raises
-    ------
-    ValueError
-        If the tag is no word, so that it could not be told from a number or a time.
-    TagTaken
-        If it names another version.
-    NotFound
-        If there is no such version.
-    """
+    """``moves`` if the tag may leave another version; else ``TagTaken``."""
     if not _TAG.fullmatch(tag) or tag == NEWEST:
         raise ValueError(
             f"tag: a letter, then up to 63 letters, digits, '.', '_' or '-' expected, and not {NEWEST!r}; "
@@ -162,25 +106,17 @@ def set_tag(
 
 
 def remove_tag(connection: Connection, dataset: str, tag: str) -> Tag:
-    """Remove a tag, in the caller's write transaction; the version stays.
-
-    Raises
-    ------
-    NotFound
-        If there is no such dataset or tag.
-    """
     find_version(connection, dataset)
     known = list_tags(connection, dataset)
-    found = next((each for each in known if each.tag == tag), None)
+    found = next((known_tag for known_tag in known if known_tag.tag == tag), None)
     if found is None:
-        there = nearest(tag, [each.tag for each in known]) or "; it has none"
+        there = nearest(tag, [known_tag.tag for known_tag in known]) or "; it has none"
         raise NotFound(f"dataset {dataset!r} has no tag {tag[:80]!r}{there}")
     connection.execute(delete(_TAGS).where(_TAGS.c.dataset == dataset, _TAGS.c.tag == tag))
     return found
 
 
 def list_tags(connection: Connection, dataset: str | None = None) -> list[Tag]:
-    """Tags of a dataset, or of all, by dataset and name."""
     query = select(_TAGS).order_by(_TAGS.c.dataset, _TAGS.c.tag)
     if dataset is not None:
         query = query.where(_TAGS.c.dataset == dataset)
@@ -188,9 +124,8 @@ def list_tags(connection: Connection, dataset: str | None = None) -> list[Tag]:
 
 
 def tags_of(connection: Connection, version: Version) -> list[str]:
-    """Tags of a version."""
     tags = list_tags(connection, version.dataset)
-    return [one.tag for one in tags if one.version == version.number]
+    return [tag.tag for tag in tags if tag.version == version.number]
 
 
 def _as_of(connection: Connection, dataset: str, us: int) -> Version:

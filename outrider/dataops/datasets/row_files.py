@@ -22,16 +22,11 @@ from .validation import MOST_IDS
 GROUP_ROWS = 262_144
 _EXACT = 2**53
 ASSERTION = "provenance.assertion"
-"""Column of a sent table that says which assertions flagged a row."""
-READ_BY_MODELS = ("inputs.", "label.")
-"""Columns whose values a version may not lose."""
+"""Column of a sent table with the assertions that flagged a row."""
 
 
 def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[object]]]:
-    """Content of a file, part by part, and its row groups.
-
-    Parts are consecutive in ``table``. Of each row group, its part and number of rows.
-    """
+    """Parts are consecutive; row groups are given as part and rows."""
     buffer, groups = BytesIO(), []
     names, starts = np.unique(np.asarray(parts, dtype=str), return_index=True)
     ends = np.sort(np.append(starts, len(parts)))
@@ -46,7 +41,6 @@ def to_parquet(table: pa.Table, parts: Sequence[str]) -> tuple[bytes, list[list[
 
 
 def writer_of(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
-    """Writer of a row file."""
     return pq.ParquetWriter(
         file,
         schema,
@@ -58,7 +52,7 @@ def writer_of(file: BinaryIO, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
-    """Content of a file with some rows null throughout, others unmoved."""
+    """Some rows become null, all others keep their position."""
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
     schema = pa.schema([field.with_nullable(True) for field in file.schema_arrow], file.schema_arrow.metadata)
     gone = np.fromiter(positions, dtype=np.int64)
@@ -76,7 +70,7 @@ def without_rows(data: memoryview | bytes, positions: Iterable[int]) -> bytes:
 
 
 def has_ids(data: memoryview | bytes, ids: Collection[str]) -> Iterator[bool]:
-    """True for each row group with one of some ids."""
+    """One truth value per row group."""
     file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
     wanted = pa.array(sorted(ids), pa.string())
     for group in range(file.num_row_groups if "id" in file.schema_arrow.names else 0):
@@ -85,15 +79,7 @@ def has_ids(data: memoryview | bytes, ids: Collection[str]) -> Iterator[bool]:
 
 
 def table_without(data: memoryview | bytes, is_gone: Callable[[str, str | None], bool]) -> bytes | None:
-    """Arrow IPC stream of a sent table without some rows.
-
-    None where the table has none of them.
-
-    Parameters
-    ----------
-    is_gone
-        Tells by id, and by assertion where the table names any.
-    """
+    """Arrow IPC stream without some rows; None if there are none."""
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
         table = reader.read_all()
     if "id" not in table.column_names:
@@ -112,7 +98,7 @@ def table_without(data: memoryview | bytes, is_gone: Callable[[str, str | None],
 
 
 def _rebuilt(table: pa.Table) -> pa.Table:
-    """Table whose dictionaries hold no value that no row has."""
+    """Drops dictionary values that no row has."""
     for place, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             values = table.column(place).cast(field.type.value_type).dictionary_encode()
@@ -121,35 +107,23 @@ def _rebuilt(table: pa.Table) -> pa.Table:
 
 
 def empty_table(schema: pa.Schema) -> pa.Table:
-    """Table without rows.
-
-    Arrow's own makes none of tensors with a permutation.
-    """
+    """Arrow's own cannot make tensors with a permutation."""
     return pa.Table.from_batches([], schema)
 
 
 def schema_of_file(data: memoryview | bytes) -> pa.Schema:
-    """Columns of a file and their types."""
     return pq.read_schema(pa.BufferReader(pa.py_buffer(data)))
 
 
 def is_read(column: str) -> bool:
-    """True for inputs and labels, which any model may read."""
-    return column.startswith(READ_BY_MODELS)
+    """True for columns whose values a version may not lose."""
+    return column.startswith(("inputs.", "label."))
 
 
 def merged_schema(
     known: pa.Schema, given: pa.Schema, name: str, reads: Callable[[str], bool] = is_read
 ) -> tuple[pa.Schema, dict[str, str]]:
-    """Schema for rows of both, and misfit columns of ``given``.
-
-    Numbers widen, new columns are null in the rows before, absent ones in the new rows.
-
-    Raises
-    ------
-    SchemaMismatch
-        If a column that the model ``reads`` does not fit.
-    """
+    """Schema of both, and columns of ``given`` that do not fit."""
     if given.equals(known):
         return known, {}
     fields, lost = [], {}
@@ -172,10 +146,7 @@ def merged_schema(
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give a table the columns and types of ``schema``.
-
-    Null where a column is absent or does not fit.
-    """
+    """Columns become null if absent or unfit."""
     if table.schema.equals(schema):
         return table.replace_schema_metadata(schema.metadata)
     columns = []
@@ -192,7 +163,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def inexact_columns(table: pa.Table, schema: pa.Schema, name: str) -> dict[str, str]:
-    """Reasons of whole-number columns that the reals of ``schema`` cannot hold."""
+    """Whole-number columns that the floats of ``schema`` cannot hold."""
     found = {}
     for field in table.schema:
         wider = schema.field(field.name).type
@@ -208,11 +179,8 @@ def inexact_columns(table: pa.Table, schema: pa.Schema, name: str) -> dict[str, 
 
 
 class BlockRow(Protocol):
-    """Row of a block with the id of its record."""
-
     @property
-    def id(self) -> str:
-        """Id of the record."""
+    def id(self) -> str: ...
 
 
 P = TypeVar("P", bound=BlockRow)
@@ -220,8 +188,6 @@ P = TypeVar("P", bound=BlockRow)
 
 @dataclasses.dataclass(slots=True)
 class Fitting(Generic[P]):
-    """Batches of one schema, reasons of the others, and warnings of columns."""
-
     batches: list[Batch] = dataclasses.field(default_factory=list)
     places: list[P] = dataclasses.field(default_factory=list)
     rejected: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -231,10 +197,9 @@ class Fitting(Generic[P]):
 def one_schema(
     found: list[tuple[Batch, list[P]]], known: pa.Schema | None, name: str, inputs: Collection[str]
 ) -> Fitting[P]:
-    """Fit the inputs of blocks to the schema of a dataset.
+    """A column takes the dataset's type, else that of most rows.
 
-    Numbers widen. Where the dataset has no such column, it has the type of most rows. An input that does not
-    fit is null where it has no value or the model is not fed it, and refuses its rows where it is.
+    An unfit input is null if the model is not fed it, and refuses its rows if it is.
     """
     fitting: Fitting[P] = Fitting()
     found = [(_with_values(batch, inputs), members) for batch, members in found]
@@ -280,12 +245,11 @@ def _lost_warning(column: str, why: str, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def _kinds(schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Types of the inputs."""
     return {f.name: f.type for f in schema if f.name.startswith("inputs.")}
 
 
 def _with_values(batch: Batch, inputs: Collection[str]) -> Batch:
-    """The batch without rare inputs, and without undeclared ones that no row has."""
+    """Without rare inputs, and undeclared ones that are null throughout."""
     rare = f"inputs.{REST}"
     drop = [
         name
@@ -301,13 +265,13 @@ def _without(batch: Batch, columns: Sequence[str]) -> Batch:
 
 
 def with_inputs(batch: Batch, known: pa.Schema | None) -> Batch:
-    """Add inputs of a dataset that a batch lacks, as nulls."""
+    """Inputs that the batch lacks become null."""
     lacking = {f.name: f.type for f in known or () if f.name.startswith("inputs.") and not batch.has(f.name)}
     return batch.with_columns({name: null_column(batch.rows, kind) for name, kind in lacking.items()})
 
 
 def concat(batches: Sequence[Batch]) -> Batch:
-    """Join batches; columns that some lack are null there."""
+    """Columns that some batches lack are null there."""
     tables = [pa.Table.from_batches([batch.to_arrow()]) for batch in batches]
     schema = tables[0].schema
     for table in tables[1:]:

@@ -18,22 +18,18 @@ BATCH_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows of a version, read when iterated, as often as wanted.
-
-    No connection is held meanwhile. Where rows are erased from the version meanwhile, it raises Erased.
-    """
+    """Repeatable and without a connection: raises ``Erased`` if rows are erased meanwhile."""
 
     version: Version
     schema: pa.Schema
     rows: int
-    """Of all batches."""
     _engine: Engine = field(repr=False)
     _objects: ObjectStore = field(repr=False)
     _stored: Sequence[VersionRows] = field(repr=False)
     _batch_rows: int = BATCH_ROWS
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches in :func:`~outrider.dataops.datasets.versions.read`'s order, none of them empty."""
+        """Non-empty batches in the order of :func:`~outrider.dataops.datasets.versions.read`."""
         for stored in self._stored:
             data = content(self._engine, self._objects, self.version, stored.sha256)
             for table in stored.pieces(data, self.schema, self._batch_rows):
@@ -49,20 +45,7 @@ def scan(
     columns: Sequence[str] | None = None,
     batch_rows: int = BATCH_ROWS,
 ) -> Scan:
-    """Scan of a version, or of its part ``train`` or ``held_out``.
-
-    Parameters
-    ----------
-    columns
-        The only ones to read, in this order; all by default.
-    batch_rows
-        Most rows of a batch.
-
-    Raises
-    ------
-    NotFound
-        If the version lacks a column; the message names the nearest first.
-    """
+    """``columns`` in this order; all by default."""
     schema = version.schema
     if columns is not None:
         for name in columns:
@@ -71,15 +54,12 @@ def scan(
         chosen = dict.fromkeys(columns)
         schema = pa.schema([schema.field(name) for name in chosen], metadata=schema.metadata)
     stored = stored_rows(connection, version, part=part)
-    rows = sum(one.living for one in stored)
+    rows = sum(file.living for file in stored)
     return Scan(version, schema, rows, connection.engine, objects, stored, batch_rows)
 
 
 def ipc_stream(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Arrow IPC stream of batches, a piece for each.
-
-    Without its end where a batch cannot be read.
-    """
+    """Truncated if a batch cannot be read."""
     sink = BytesIO()
     writer = pa.ipc.new_stream(sink, schema)
     for batch in batches:

@@ -1,5 +1,3 @@
-"""Rows of a slice by the values of their attributes."""
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +11,12 @@ from outrider.errors import nearest
 
 
 def rows_where(batch: Batch, where: Mapping[str, Any]) -> tuple[NDArray[np.intp], str]:
-    """Rows whose attributes have these values, and why there are none."""
+    """Rows whose attributes have these values; the reason if there are none."""
     kept = np.ones(batch.rows, dtype=np.bool_)
     for name, value in where.items():
         if not batch.has(f"attrs.{name}"):
             columns = batch.to_arrow().schema.names
-            known = {each.removeprefix("attrs.") for each in columns if each.startswith("attrs.")}
+            known = {column.removeprefix("attrs.") for column in columns if column.startswith("attrs.")}
             return np.flatnonzero(~kept), f"has attrs.{name}{nearest(name, known)}"
         texts = text_of(batch, f"attrs.{name}")
         wanted = value if isinstance(value, str) else typed_texts(pa.array([value]))[0]

@@ -1,8 +1,4 @@
-"""Rows of versions as stored in objects.
-
-An object holds the rows of one file, or of several that were packed together; there each file's rows of one
-part are one run.
-"""
+"""Rows of versions as stored: an object holds one or several files."""
 
 from bisect import bisect_right
 from collections import OrderedDict
@@ -19,15 +15,14 @@ from numpy.typing import NDArray
 from .row_files import conform
 
 MOST_BYTES = 33_554_432
-"""Of a streamed batch, about."""
+"""Approximate size of a streamed batch."""
 _REGIONS = 2
-"""Parts of a packed object, each of which is read from front to back."""
+"""Parts of a packed object, each of which is read sequentially."""
 _TAKEN_ROWS = 8192
-"""Rows that are decoded at once where some of them are wanted."""
+"""Rows decoded at once if some of them are wanted."""
 _SHARED_ROWS = 65_536
-"""Rows whose columns are filtered in threads: fewer take less than the threads do."""
+"""Rows from which filtering columns in threads pays."""
 Labels = Mapping[int, dict[str, Any]]
-"""Labels in the place of those of a file, by position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +38,6 @@ class Run:
 def runs_of(
     file: int, parts: Sequence[Sequence[object]], packed: Sequence[int] | None
 ) -> list[tuple[str, Run]]:
-    """Runs of a file by its row groups, each with its part."""
     counts = [int(str(count)) for _, count in parts]
     positions = np.cumsum([0, *counts])[:-1].tolist()
     starts = positions if packed is None else packed
@@ -53,27 +47,21 @@ def runs_of(
 
 @dataclass(frozen=True, slots=True)
 class VersionRows:
-    """Rows of a version in one object, by file and position."""
-
     sha256: str
     runs: Sequence[Run]
     gone: Mapping[int, NDArray[np.int64]] = field(default_factory=dict, repr=False)
-    """Sorted positions by file whose rows are not of the version."""
+    """By file, sorted positions that are not in the version."""
     labels: Mapping[int, Labels] = field(default_factory=dict, repr=False)
-    """By file."""
 
     @property
     def living(self) -> int:
-        """Number of rows of the version."""
         return sum(run.rows - len(self.gone_in(run)) for run in self.runs)
 
     def read(self, data: memoryview | bytes, schema: pa.Schema) -> pa.Table:
-        """All rows at once."""
         reader = _Groups(data, schema.names)
         return self._as_of(reader.read(self.runs), self.runs, schema)
 
     def pieces(self, data: memoryview | bytes, schema: pa.Schema, batch_rows: int) -> Iterator[pa.Table]:
-        """Rows in tables of bounded size, none of them empty."""
         reader = _Groups(data, schema.names)
         most = reader.batch_rows(batch_rows)
         for table, runs in reader.pieces(self.runs, most):
@@ -103,7 +91,6 @@ class VersionRows:
             return pa.table(list(kept), schema=table.schema)
 
     def gone_in(self, run: Run) -> NDArray[np.int64]:
-        """Sorted positions in a run whose rows are not of the version."""
         gone = self.gone.get(run.file)
         if gone is None:
             return np.empty(0, np.int64)
@@ -112,7 +99,6 @@ class VersionRows:
 
 
 def with_labels(table: pa.Table, labels: Labels) -> pa.Table:
-    """Table with other labels in some rows, by row."""
     if not labels:
         return table
     places = np.fromiter(labels, np.int64, len(labels))
@@ -129,10 +115,7 @@ def with_labels(table: pa.Table, labels: Labels) -> pa.Table:
 def rows_at(
     data: memoryview | bytes, runs: Iterable[Run], places: Sequence[tuple[int, int]], names: Sequence[str]
 ) -> pa.Table:
-    """Some rows of an object by file and position.
-
-    In the order of ``places``; columns that the object does not have are left out.
-    """
+    """In the order of ``places``; columns that the object lacks are omitted."""
     ordered = sorted(runs, key=lambda run: (run.file, run.position))
     begins = [(run.file, run.position) for run in ordered]
     found = [(ordered[bisect_right(begins, place) - 1], place[1]) for place in places]
@@ -141,13 +124,10 @@ def rows_at(
 
 
 def object_rows(data: memoryview | bytes) -> int:
-    """Number of rows of an object."""
     return int(pq.read_metadata(pa.BufferReader(pa.py_buffer(data))).num_rows)
 
 
 class _Groups:
-    """Row groups of an object, decoded as they are needed."""
-
     def __init__(self, data: memoryview | bytes, names: Sequence[str] | None) -> None:
         self._file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(data)))
         there = self._file.schema_arrow.names
@@ -158,7 +138,7 @@ class _Groups:
         self._kept: OrderedDict[int, pa.Table] = OrderedDict()
 
     def batch_rows(self, most: int) -> int:
-        """Rows of a batch of at most so many rows and about ``MOST_BYTES``."""
+        """At most ``most`` rows and about ``MOST_BYTES``."""
         meta, rows = self._file.metadata, int(self._starts[-1])
         if not rows or not self._columns:
             return most
@@ -173,7 +153,6 @@ class _Groups:
         return max(1, min(most, MOST_BYTES * rows // max(sizes, 1)))
 
     def read(self, runs: Sequence[Run]) -> pa.Table:
-        """Rows of runs, in their order."""
         begins = np.array([run.start for run in runs], np.int64)
         ends = begins + np.array([run.rows for run in runs], np.int64)
         over = np.searchsorted(self._starts, begins, side="right") - 1, np.searchsorted(self._starts, ends)
@@ -197,7 +176,7 @@ class _Groups:
         return pa.concat_tables([table.slice(first, last - first) for first, last in slices] or [table])
 
     def pieces(self, runs: Sequence[Run], most: int) -> Iterator[tuple[pa.Table, list[Run]]]:
-        """Rows of runs in tables of at most so many, each with the runs that it consists of."""
+        """Tables of at most ``most`` rows, each with its runs."""
         tables: list[pa.Table] = []
         there: list[Run] = []
         count = 0
@@ -216,7 +195,7 @@ class _Groups:
             yield pa.concat_tables(tables), there
 
     def _streamed(self, run: Run, most: int) -> Iterator[tuple[int, pa.Table]]:
-        """Rows of a run with the row of the object where each table begins."""
+        """Tables with the object's row at which each begins."""
         end = run.start + run.rows
         for group in self._over(run.start, end):
             first, last = int(self._starts[group]), int(self._starts[group + 1])
@@ -230,7 +209,7 @@ class _Groups:
                 yield begin, self.rows(begin, stop)
 
     def take(self, rows: NDArray[np.int64]) -> pa.Table:
-        """Rows of the object by number; of a group none behind the last of them is decoded."""
+        """Decodes no row after the last wanted one of a group."""
         order = np.argsort(rows, kind="stable")
         ascending = rows[order]
         tables = []
@@ -248,7 +227,7 @@ class _Groups:
         return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
 
     def rows(self, start: int, stop: int) -> pa.Table:
-        """Rows of the object, from groups that are kept until others take their place."""
+        """From groups in a small cache."""
         found = []
         for group in self._over(start, stop):
             first, last = int(self._starts[group]), int(self._starts[group + 1])
@@ -265,7 +244,6 @@ class _Groups:
         return self._kept[group]
 
     def _over(self, start: int, stop: int) -> range:
-        """Groups that hold any of some rows."""
         if stop <= start:
             return range(0)
         first = int(np.searchsorted(self._starts, start, side="right")) - 1

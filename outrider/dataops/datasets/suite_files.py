@@ -1,7 +1,4 @@
-"""Suites as Great Expectations' JSON files, handled without the library.
-
-A suite is a list of expectations, each with ``type``, ``kwargs`` and ``severity``, as in the file.
-"""
+"""Suites as Great Expectations' JSON files, handled without importing the library."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,19 +15,12 @@ Expected: TypeAlias = dict[str, Any]
 SEVERITIES = ("critical", "warning", "info")
 """Of Great Expectations: the first blocks, the others annotate."""
 ABOUT_NAMES = ("expect_column_to_exist", "expect_table_columns_to_match")
-"""Expectations that name columns which may be absent."""
+"""Expectations that may name absent columns."""
 _NAMED = ("column", "column_A", "column_B", "column_list", "column_set")
 _KEPT = ("meta", "notes", "description")
 
 
 def read_suite(given: str | Sequence[Mapping[str, Any]], folder: Path) -> list[Expected]:
-    """Expectations of a setting: a file in ``folder``, or tables.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read, or an expectation has another form.
-    """
     if not isinstance(given, str):
         return [_expected(item, f"expectations[{number}]") for number, item in enumerate(given)]
     path = (folder / given).resolve()
@@ -70,7 +60,7 @@ def _expected(item: Any, place: str) -> Expected:
 
 
 def _time_text(value: Any) -> str:
-    """A time of the configuration as suites have it, UTC where it names no zone."""
+    """UTC if it names no zone."""
     if isinstance(value, date) and not isinstance(value, datetime):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if isinstance(value, datetime):
@@ -79,14 +69,12 @@ def _time_text(value: Any) -> str:
 
 
 def native(name: str, suite: Sequence[Expected], meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Suite in the form of a file of Great Expectations."""
     written = {"great_expectations_version": version("great-expectations")} | dict(meta)
     expectations = [{"meta": {}, **item} for item in suite]
     return {"name": name, "id": None, "expectations": expectations, "meta": written, "notes": None}
 
 
 def columns_of(item: Mapping[str, Any]) -> list[str]:
-    """Columns that an expectation names."""
     kwargs = item["kwargs"]
     found: list[str] = []
     for key in _NAMED:
@@ -96,7 +84,7 @@ def columns_of(item: Mapping[str, Any]) -> list[str]:
 
 
 def resolved(suite: Iterable[Expected], names: Iterable[str], target: str) -> list[Expected]:
-    """Suite under full names of columns, ``inputs.age`` for ``age``."""
+    """Suite with full column names, ``inputs.age`` for ``age``."""
     known = set(names)
     known |= {name.rpartition(".")[0] for name in known if name.endswith((".min", ".max", ".mean"))}
 
@@ -124,9 +112,8 @@ def _renamed(kwargs: Mapping[str, Any], full: Callable[[str], str]) -> dict[str,
 
 
 def _condition(node: Any, full: Callable[[str], str]) -> Any:
-    """A condition with the full names of its columns, ``{"column": {"name": …}, …}`` at any depth."""
     if isinstance(node, list):
-        return [_condition(each, full) for each in node]
+        return [_condition(item, full) for item in node]
     if not isinstance(node, Mapping):
         return node
     changed = {key: _condition(value, full) for key, value in node.items()}
@@ -137,7 +124,6 @@ def _condition(node: Any, full: Callable[[str], str]) -> Any:
 
 
 def unknown_types(suite: Sequence[Expected], more: Iterable[str] = ()) -> Iterator[str]:
-    """Problems of expectations that do not exist, ``more`` beside the library's."""
     known = core_types() | set(more)
     for number, item in enumerate(suite):
         if item["type"] not in known:
@@ -145,7 +131,6 @@ def unknown_types(suite: Sequence[Expected], more: Iterable[str] = ()) -> Iterat
 
 
 def unknown_columns(suite: Sequence[Expected], names: Iterable[str]) -> Iterator[str]:
-    """Problems of expectations of columns that do not exist."""
     known = set(names)
     for number, item in enumerate(suite):
         if item["type"].startswith(ABOUT_NAMES):

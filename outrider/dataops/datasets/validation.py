@@ -1,8 +1,7 @@
 """Validation of dataset rows: own checks, then Great Expectations decides.
 
-Great Expectations passes an empty suite, an empty frame and a column that is null throughout: our floor
-checks refuse those before it is asked. Expectations of rows are judged on the new rows, aggregates of columns
-and rules of the table on the version as it will be.
+Great Expectations passes an empty suite, an empty frame and a column of nulls: own checks refuse those first.
+Row expectations judge the new rows, aggregates and table rules the version as it will be.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,13 +35,10 @@ from .suite_files import Expected, resolved, unknown_columns
 
 NOT_NULL = "expect_column_values_to_not_be_null"
 MOST_IDS = 5
-"""Ids that a warning names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules for a model's data."""
-
     target: str = "label"
     """Label field that every row must have."""
     classes: Sequence[int | str] = ()
@@ -52,17 +48,16 @@ class Rules:
     nullable: Collection[str] = ()
     """Those of them that a row may lack."""
     expectations: Sequence[Mapping[str, Any]] = ()
-    """The user's own: ``{"type": "expect_…", "kwargs": {…}, "severity": "critical"}``. A tensor column
-    ``inputs.image`` is offered as ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``."""
+    """``{"type": "expect_…", "kwargs": {…}, "severity": "critical"}``; a tensor column ``inputs.image`` is
+    offered as ``inputs.image.min``, ``inputs.image.max`` and ``inputs.image.mean``."""
     class_shift: float = 0.2
     """Share of rows that may change class against the parent."""
     range_growth: float = 4.0
-    """Widths of the parent's range that values may go beyond it."""
+    """Widths of the parent's range that values may exceed it by."""
     against_parent: Literal["critical", "warning"] = "warning"
     """Severity of both."""
 
     def reads(self, column: str) -> bool:
-        """True for the label and the inputs of the model."""
         if column.startswith("inputs."):
             return not self.inputs or column.removeprefix("inputs.") in self.inputs
         return column == f"label.{self.target}"
@@ -70,23 +65,7 @@ class Rules:
 
 @dataclass(slots=True)
 class Earlier:
-    """Version that the rows are compared with.
-
-    Attributes
-    ----------
-    aggregates
-        What its validation handed on; None of versions that did not.
-    read
-        Its rows.
-    stays
-        Whether its rows stay in the new version.
-    replaced
-        Ids of its rows that come again.
-    full
-        Whether its rows are judged again beside the new ones.
-    nulls
-        Declared inputs of which its rows, or those before them, have nulls.
-    """
+    """Version to compare with. ``replaced`` ids come again; ``full`` judges its rows again."""
 
     aggregates: Aggregates | None
     read: Callable[[], Batch]
@@ -107,13 +86,10 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """Rows that passed, reasons of the others, and a summary."""
-
     rows: list[int]
     quarantined: dict[int, str]
     summary: dict[str, Any]
     outcomes: list[ExpectationVerdict] = field(default_factory=list, repr=False)
-    """Of every expectation, for Data Docs."""
 
 
 def validate(
@@ -123,26 +99,11 @@ def validate(
     reference: pa.Schema | None = None,
     earlier: Earlier | None = None,
 ) -> Validated:
-    """Judge rows that are about to become a dataset version.
-
-    Parameters
-    ----------
-    reference
-        Schema of the dataset these rows will be trained with; inputs and label must have its types.
-    earlier
-        Version that they are added to, or that they replace.
-
-    Raises
-    ------
-    ValidationRefused
-        If the rows cannot be used as a whole, or none of them passes; with the rows that do not pass.
-    """
+    """``reference``: schema of the dataset that these rows are trained with."""
     return _Judgement(batch, rules, reference, earlier).result()
 
 
 class _Judgement:
-    """One validation, step by step."""
-
     def __init__(
         self, batch: Batch, rules: Rules, reference: pa.Schema | None, earlier: Earlier | None
     ) -> None:
@@ -164,7 +125,7 @@ class _Judgement:
         refuse([f"expectations{problem}" for problem in unknown_columns(own, offered(batch))])
 
     def result(self) -> Validated:
-        """Judge rows first, then the version that the good ones make."""
+        """Rows first, then the version that the good ones make."""
         own = [item for item in self.suite if item not in self._added]
         scopes = [gx.scope_of(item) for item in own]
         of_rows = [item for item, scope in zip(own, scopes, strict=True) if scope == "new rows"]
@@ -195,14 +156,13 @@ class _Judgement:
         return self._validated(good, state)
 
     def _judge_undeclared(self) -> None:
-        """Warn of columns without a value that no rule is about, where these rows are the whole version."""
+        """Null columns that no rule names, if these rows are the whole version."""
         for name in _null_columns(self.batch) if not self.grows else ():
             if name not in _needed(self.rules):
                 text = f"{name} is null in every row"
                 self._warn({"type": "null_column", "kwargs": {"column": name}}, "warning", text)
 
     def _judge_non_finite(self, column: str, rows: Sequence[int]) -> None:
-        """Quarantine rows whose fed inputs or label are NaN or infinite; warn of other columns."""
         reason = f"{column} is NaN or infinite"
         if not self.rules.reads(column):
             text = f"{reason} in {len(rows)} rows; the model is not fed it"
@@ -212,7 +172,7 @@ class _Judgement:
             self.reasons.setdefault(row, []).append(reason)
 
     def _ask_all(self, suite: list[Expected], batch: Batch) -> None:
-        """Expectations that need every row of the version, the earlier ones first."""
+        """Expectations on all rows, the earlier ones first."""
         if not suite:
             return
         read = columns_read(suite)
@@ -227,14 +187,14 @@ class _Judgement:
             self._take(outcome, first=first)
 
     def _take(self, outcome: ExpectationVerdict, *, first: int) -> None:
-        """Count a verdict; rows before ``first`` are in an earlier version, and stay there."""
+        """Rows before ``first`` are in an earlier version and stay there."""
         self.outcomes.append(outcome)
         if outcome.success:
             return
         new = [row - first for row in outcome.rows if row >= first]
         severity = outcome.item["severity"]
         if any(outcome.item is item for item in self._of_nulls):
-            self._begins(outcome.item, new)
+            self._quarantine_nulls(outcome.item, new)
             return
         if severity != "critical":
             self._warn(outcome.item, severity, outcome.reason, new)
@@ -251,12 +211,12 @@ class _Judgement:
 
     @cached_property
     def _of_nulls(self) -> list[Expected]:
-        """Expectations that declared inputs are not null, where nothing says that they may be."""
+        """Not-null expectations of inputs that are not declared nullable."""
         own = len(self.suite) - len(self.rules.expectations)
         return [item for item in self.suite[:own] if item["kwargs"]["column"] != f"label.{self.rules.target}"]
 
-    def _begins(self, item: Expected, rows: Sequence[int]) -> None:
-        """Quarantine rows whose input begins to be null, and warn of it."""
+    def _quarantine_nulls(self, item: Expected, rows: Sequence[int]) -> None:
+        """An input that becomes null quarantines its rows and warns."""
         name = item["kwargs"]["column"]
         for row in rows:
             self.reasons.setdefault(row, []).append(f"{name} is null, and nothing says that it may be")
@@ -286,7 +246,7 @@ class _Judgement:
         )
 
     def _refuse(self) -> None:
-        """Raise ValidationRefused with all problems and the rows that do not pass, if there is a problem."""
+        """Raises with all problems at once."""
         if self.problems:
             raise ValidationRefused("; ".join(self.problems), rows=self._quarantined)
 
@@ -296,13 +256,12 @@ class _Judgement:
 
     @cached_property
     def _added(self) -> list[Expected]:
-        """Expectations of what adds up, in columns whose values do."""
+        """Expectations that aggregates can judge."""
         schema = self.batch.to_arrow().schema
         return [item for item in self.suite if adds_up(item) and counts(schema, item)]
 
     @cached_property
     def _sets(self) -> list[tuple[str, Sequence[Any]]]:
-        """Columns and the values of them that are counted."""
         counted = [(item["kwargs"].get("column"), named_values(item)) for item in self._added]
         sets: list[tuple[str, Sequence[Any]]] = [
             (name, values) for name, values in counted if name and values is not None
@@ -312,12 +271,10 @@ class _Judgement:
         return sets
 
     def _aggregates(self, batch: Batch) -> Aggregates:
-        """Aggregates of inputs and labels, and of what an expectation reads."""
         read = {item["kwargs"].get("column") for item in self._added} | {name for name, _ in self._sets}
         return aggregates(batch.rows, numbers_of(batch, read - {None}), self._sets)
 
     def _state(self, kept: Batch) -> Aggregates:
-        """Aggregates of the version as it will be."""
         new = self._aggregates(kept)
         if not self.grows or self._parent is None:
             return new
@@ -327,7 +284,7 @@ class _Judgement:
 
     @cached_property
     def _parent(self) -> Aggregates | None:
-        """Aggregates of the earlier rows: handed on, or read where that does not do."""
+        """Aggregates of the earlier rows: inherited, or counted if those do not suffice."""
         if self.earlier is None:
             return None
         known = self.earlier.aggregates
@@ -339,7 +296,7 @@ class _Judgement:
 
     @cached_property
     def _is_read(self) -> bool:
-        """True where the earlier rows are read: their aggregates do not do."""
+        """The earlier rows are read, as their aggregates do not suffice."""
         if self.earlier is None or not self.earlier.stays:
             return False
         known = self.earlier.aggregates
@@ -350,24 +307,23 @@ class _Judgement:
         )
 
     def _against_parent(self, state: Aggregates) -> None:
-        """Class mix and ranges, held against the earlier version."""
         parent, rules = self._parent, self.rules
         if parent is None:
             return
         label = f"label.{rules.target}"
-        old, new = (class_mix(each, label, list(rules.classes)) for each in (parent, state))
+        old, new = (class_mix(side, label, list(rules.classes)) for side in (parent, state))
         if old and new:
-            told = f"{(shift := class_shift(old, new)):.2f} of the rows change class"
+            change = f"{(shift := class_shift(old, new)):.2f} of the rows change class"
             if shift > rules.class_shift:
-                self._differs("class_shift", label, told, rules.class_shift)
+                self._report("class_shift", label, change, rules.class_shift)
         for name in sorted(parent["columns"].keys() & state["columns"].keys()):
             growth = range_growth(parent["columns"][name], state["columns"][name])
             if growth is not None and growth > rules.range_growth:
-                told = f"values reach {growth:.1f} widths beyond the range"
-                self._differs("range_growth", name, told, rules.range_growth)
+                change = f"values reach {growth:.1f} widths beyond the range"
+                self._report("range_growth", name, change, rules.range_growth)
 
-    def _differs(self, rule: str, column: str, told: str, limit: float) -> None:
-        text = f"{column}: {told} against the version before, at most {limit:g} expected ({rule})"
+    def _report(self, rule: str, column: str, change: str, limit: float) -> None:
+        text = f"{column}: {change} against the version before, at most {limit:g} expected ({rule})"
         if self.rules.against_parent == "critical":
             self.problems.append(text)
         else:
@@ -387,7 +343,6 @@ class _Judgement:
         return Validated(np.flatnonzero(good).tolist(), quarantined, summary, self.outcomes)
 
     def _nulls(self, good: NDArray[np.bool_]) -> list[str]:
-        """Declared inputs of which the version will have nulls."""
         there = [name for name in self.rules.inputs if self.batch.has(f"inputs.{name}")]
         found = {name for name in there if bool((self.batch.is_null(f"inputs.{name}") & good).any())}
         handed_on = self.earlier.nulls if self.grows and self.earlier is not None else ()
@@ -395,13 +350,12 @@ class _Judgement:
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Raise ValidationRefused with all problems, if there are any."""
     if problems:
         raise ValidationRefused("; ".join(problems))
 
 
 def expectations(batch: Batch, rules: Rules) -> list[Expected]:
-    """Expectations from the model's declaration, then the user's own."""
+    """From the model's declaration, then the user's own."""
     target = f"label.{rules.target}"
     suite: list[Expected] = []
     if batch.has(target):
@@ -425,7 +379,7 @@ def _expect(kind: str, column: str, *, value_set: Sequence[int | str] | None = N
 def floor_problems(
     batch: Batch, rules: Rules, suite: Sequence[object], reference: pa.Schema | None
 ) -> list[str]:
-    """Reasons to refuse the rows as a whole that need no library."""
+    """Reasons to refuse all rows that need no library."""
     if batch.rows == 0:
         return ["there is no row"]
     if not suite:
@@ -445,22 +399,19 @@ def floor_problems(
 
 
 def absent(batch: Batch, rules: Rules) -> list[str]:
-    """Faults of every row: needed columns that are missing or null throughout."""
     there = {name: batch.has(name) for name in _needed(rules)}
-    told = [f"{name} is missing" for name, known in there.items() if not known]
-    return told + [
+    missing = [f"{name} is missing" for name, known in there.items() if not known]
+    return missing + [
         f"{name} is null" for name, known in there.items() if known and bool(batch.is_null(name).all())
     ]
 
 
 def _needed(rules: Rules) -> list[str]:
-    """Columns that every row must have."""
     inputs = [f"inputs.{field}" for field in rules.inputs if field not in rules.nullable]
     return [f"label.{rules.target}", *inputs]
 
 
 def _null_columns(batch: Batch) -> list[str]:
-    """Inputs and labels that are null in every row."""
     return [
         name
         for name in batch.names
@@ -469,7 +420,6 @@ def _null_columns(batch: Batch) -> list[str]:
 
 
 def non_finite(batch: Batch) -> dict[str, list[int]]:
-    """Rows with NaN or infinity, by input and label column."""
     found: dict[str, list[int]] = {}
     for f in batch.to_arrow().schema:
         if not f.name.startswith(("inputs.", "label.")):
@@ -489,7 +439,6 @@ def non_finite(batch: Batch) -> dict[str, list[int]]:
 
 
 def _holds_non_finite(batch: Batch, name: str) -> NDArray[np.bool_]:
-    """Mask of the lists with NaN or infinity in an element."""
     elements = batch.explode(name)
     bad = np.zeros(elements.rows, dtype=np.bool_)
     for f in elements.to_arrow().schema:

@@ -1,7 +1,7 @@
 """Dataset versions: rows, their provenance, and differences between versions.
 
-A version's rows lie in Parquet files named by their digest, one for each version that added rows. The life of
-a row (:class:`DatasetRow`) says where it lies, which versions have it and where it comes from.
+Rows lie in Parquet files named by digest, one per version that added rows. A row's life says where it lies,
+which versions have it and where it comes from.
 """
 
 import json
@@ -39,7 +39,6 @@ _VERSION, _FILE, _ROW = table_of(DatasetVersion), table_of(DatasetRowFile), tabl
 _ERASED = table_of(ErasedVersion)
 _LEFT_OUT = ("received", "partial")
 Place = tuple[int, int]
-"""File and position of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +56,27 @@ class Provenance:
 
     record_id: str
     assertion: str | None = None
-    """Names of the assertions that flagged it, comma-separated."""
+    """Comma-separated names of the assertions that flagged it."""
     label_source: str | None = None
     part: str = "train"
     label_seq: int | None = None
     label_row: int | None = None
-    """With ``label_seq``: place of its label in the journal; None of weak and imported ones."""
+    """With ``label_seq``: place of its label in the journal; None for weak and imported ones."""
     model_version: str | None = None
     """Version of the model whose answer was judged."""
     flags: str | None = None
-    """JSON: assertion, revision and severity of each flag; None of imported rows."""
+    """JSON: assertion, revision and severity of each flag; None for imported rows."""
     reviewer: str | None = None
-    """Sources of the reviews of these flags, comma-separated."""
+    """Comma-separated sources of the reviews of these flags."""
     weight: float | None = None
-    """Records of the traffic that the row stands for; None of imported rows."""
+    """Records of the traffic that the row represents; None for imported rows."""
 
     @property
     def flagged_by(self) -> list[RowFlag]:
         """Flags of the row, the severest first."""
         return [RowFlag(*flag) for flag in json.loads(self.flags or "[]")]
 
-    def told(self) -> dict[str, Any]:
-        """Fields with the flags as objects."""
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"flags": [asdict(flag) for flag in self.flagged_by]}
 
 
@@ -104,22 +102,18 @@ class Version:
 
     @property
     def bytes(self) -> int:
-        """Size of its files."""
         return int(self.manifest["bytes"])
 
     @property
     def added(self) -> int:
-        """Rows that are in no version before."""
         return int(self.manifest["changes"]["added"])
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of its rows and their types."""
         return pa.ipc.read_schema(pa.py_buffer(self.arrow_schema))
 
     @property
     def lanes(self) -> Lanes:
-        """Sum of the lanes of its rows."""
         return np.frombuffer(self.state, dtype="<u2").astype(np.uint16)
 
 
@@ -139,40 +133,28 @@ class Life:
 
     @property
     def place(self) -> Place:
-        """File and position."""
         return self.file, self.position
 
     def is_in(self, number: int) -> bool:
-        """Test for a row of that version."""
         return self.number <= number and (self.removed is None or self.removed > number)
 
 
-def told(version: Version, service: str) -> dict[str, object]:
-    """Name, digest and address of a version, for events."""
+def event_facts(version: Version, service: str) -> dict[str, object]:
     rows = f"{service}/v1/datasets/{quote(version.dataset, safe='')}/versions/{version.number}/rows"
     facts = {"name": version.dataset, "version": version.number, "rows": version.rows}
-    said = ("rule", "field", "severity", "rows")
+    shown = ("rule", "field", "severity", "rows")
     warnings = version.manifest["validation"].get("warnings", [])
-    told = [{key: warning[key] for key in said} for warning in warnings]
-    return facts | {"digest": version.digest, "url": rows, "warnings": told}
+    shown_warnings = [{key: warning[key] for key in shown} for warning in warnings]
+    return facts | {"digest": version.digest, "url": rows, "warnings": shown_warnings}
 
 
 def newest(connection: Connection, dataset: str) -> Version | None:
-    """The newest version of a dataset, None when there is none."""
     row = connection.execute(_NEWEST, {"of": dataset}).first()
     return None if row is None else Version(**row._mapping)
 
 
 def get(connection: Connection, dataset: str, number: int | str | None = None) -> Version:
-    """Dataset version by number or digest, the newest by default.
-
-    Raises
-    ------
-    NotFound
-        If there is no such dataset or version.
-    Erased
-        If a version had that digest until rows were erased from it.
-    """
+    """By number or digest, the newest by default."""
     query = select(_VERSION).where(_VERSION.c.dataset == dataset)
     if number is not None:
         query = query.where((_VERSION.c.digest if isinstance(number, str) else _VERSION.c.number) == number)
@@ -199,43 +181,38 @@ def _check_erased(connection: Connection, dataset: str, digest: str) -> None:
 
 
 def is_erased_from(connection: Connection, version: Version) -> bool:
-    """True where rows were erased since the version was read."""
     at = _VERSION.c.dataset == version.dataset, _VERSION.c.number == version.number
     return connection.scalar(select(_VERSION.c.digest).where(*at)) != version.digest
 
 
 def all_versions(connection: Connection) -> list[Version]:
-    """Every version of every dataset, by name and number."""
     rows = connection.execute(select(_VERSION).order_by(_VERSION.c.dataset, _VERSION.c.number))
     return [Version(**row._mapping) for row in rows]
 
 
 def made_since(connection: Connection, after_us: int) -> list[Version]:
-    """Versions of all datasets made later than ``after_us``, in order."""
     query = select(_VERSION).where(_VERSION.c.created_us > after_us).order_by(_VERSION.c.created_us)
     return [Version(**row._mapping) for row in connection.execute(query)]
 
 
 def provenance(connection: Connection, version: Version) -> list[Provenance]:
-    """Provenance of every row of a version, in :func:`read`'s order."""
+    """In :func:`read`'s order."""
     return [life.origin for life in lives(connection, version)]
 
 
 def lives(connection: Connection, version: Version) -> list[Life]:
-    """Every row of a version, in :func:`read`'s order."""
+    """In :func:`read`'s order."""
     query = _lives().where(_ROW.c.dataset == version.dataset, *_is_in(version.number))
     query = query.order_by(_ROW.c.file, _ROW.c.position)
     return [_life(row) for row in connection.execute(query)]
 
 
 def lives_of(connection: Connection, dataset: str, ids: Sequence[str]) -> dict[str, Life]:
-    """Rows of the newest version among some ids, by id."""
     found = connection.execute(_LIVING, named(dataset, ids)).all()
     return {life.origin.record_id: life for life in map(_life, found)}
 
 
 def ids_at(connection: Connection, dataset: str, places: Iterable[Place]) -> list[str]:
-    """Ids of the rows at some places."""
     found = []
     for file, position in places:
         at = _ROW.c.dataset == dataset, _ROW.c.file == file, _ROW.c.position == position
@@ -244,7 +221,6 @@ def ids_at(connection: Connection, dataset: str, places: Iterable[Place]) -> lis
 
 
 def lives_everywhere(connection: Connection, ids: Sequence[str]) -> list[tuple[str, Life]]:
-    """Every life of some rows in all datasets, each with its dataset."""
     places = ("dataset", "file", "position", "number")
     values = select(func.json_each(json.dumps(list(ids))).table_valued("value").c.value)
     query = _lives().add_columns(_ROW.c.dataset).where(_ROW.c.record_id.in_(values))
@@ -253,15 +229,12 @@ def lives_everywhere(connection: Connection, ids: Sequence[str]) -> list[tuple[s
 
 
 def named(dataset: str, ids: Sequence[str]) -> dict[str, str]:
-    """Parameters of statements on rows that are :data:`NAMED`."""
+    """Parameters for :data:`NAMED`."""
     return {"of": dataset, "ids": json.dumps(list(ids))}
 
 
 def read(connection: Connection, objects: ObjectStore, version: Version, *, part: str | None = None) -> Batch:
-    """Rows of a version, or of its part ``train`` or ``held_out``.
-
-    In order of the version that added them, part and id.
-    """
+    """Rows by version of origin, part and id."""
     return Batch.from_arrow(read_table(connection, objects, version, part=part), model=version.model)
 
 
@@ -274,15 +247,12 @@ def read_table(
     columns: Sequence[str] | None = None,
     since: int = 0,
 ) -> pa.Table:
-    """Rows of a version as a table, all columns unless named.
-
-    With ``since``, only those of files that this version and later ones added.
-    """
+    """With ``since``, only files that this version and later ones added."""
     schema = version.schema
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
     stored = stored_rows(connection, version, part=part, since=since)
-    tables = [one.read(content(connection.engine, objects, version, one.sha256), schema) for one in stored]
+    tables = [file.read(content(connection.engine, objects, version, file.sha256), schema) for file in stored]
     return pa.concat_tables([empty_table(schema), *tables])
 
 
@@ -294,13 +264,7 @@ def take(
     *,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """Rows of a version by id, in the order of ``ids``.
-
-    Raises
-    ------
-    NotFound
-        If the version lacks one of them.
-    """
+    """In the order of ``ids``; ``NotFound`` if one is lacking."""
     schema = version.schema
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
@@ -321,7 +285,7 @@ def take(
         table = conform(
             rows_at(content(connection.engine, objects, version, sha256), runs, places, schema.names), schema
         )
-        labels = {row: told for row, (_, _, told) in enumerate(chosen) if told is not None}
+        labels = {row: values for row, (_, _, values) in enumerate(chosen) if values is not None}
         tables.append(with_labels(table, labels))
         order += rows
     return pa.concat_tables(tables).take(pa.array(np.argsort(order)))
@@ -334,7 +298,7 @@ def _runs(file: Any) -> list[Run]:
 def stored_rows(
     connection: Connection, version: Version, *, part: str | None = None, since: int = 0
 ) -> list[VersionRows]:
-    """Rows of a version or part by object, in :func:`read`'s order."""
+    """By object, in :func:`read`'s order."""
     labels, gone = _relabelled(connection, version), _gone(connection, version)
     runs: list[tuple[str, list[Run]]] = []
     absent: dict[int, NDArray[np.int64]] = {}
@@ -356,7 +320,7 @@ Change = Literal["added", "removed", "changed"]
 def some_rows(
     connection: Connection, objects: ObjectStore, version: Version, *, limit: int
 ) -> list[dict[str, Any]]:
-    """First rows of a version's newest file with any left."""
+    """First rows of the newest file that has any."""
     for file in reversed(connection.execute(_files(version)).all()):
         living = _lives().where(_ROW.c.dataset == version.dataset, _ROW.c.file == file.file)
         places = living.where(*_is_in(version.number)).order_by(_ROW.c.position).limit(limit)
@@ -375,15 +339,13 @@ class RowChange:
     before: Provenance | None
     after: Provenance | None
     labels_before: dict[str, Any] | None = None
-    """Label columns by name; None where the version does not have the row."""
+    """Label columns by name; None if the version lacks the row."""
     labels_after: dict[str, Any] | None = None
     columns: list[str] = field(default_factory=list)
-    """Columns in which a changed row differs."""
 
-    def told(self) -> dict[str, Any]:
-        """Fields with the provenance of :meth:`Provenance.told`."""
+    def to_dict(self) -> dict[str, Any]:
         sides = {"before": self.before, "after": self.after}
-        return asdict(self) | {name: side and side.told() for name, side in sides.items()}
+        return asdict(self) | {name: side and side.to_dict() for name, side in sides.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,14 +356,10 @@ class Diff:
     removed: list[str]
     changed: list[str]
     rows: list[RowChange] = field(default_factory=list)
-    """Changed, removed, then added ones, as many as were asked for."""
+    """Changed, removed, then added ones, up to a limit."""
 
 
 def diff(connection: Connection, objects: ObjectStore, old: Version, new: Version, *, limit: int = 0) -> Diff:
-    """Difference between two versions, from the rows that changed in between.
-
-    ``rows`` has provenance and labels of ``limit`` of them.
-    """
     before, after = _sides(connection, old, new)
     both = before.keys() & after.keys()
     kinds: dict[Change, list[str]] = {
@@ -411,30 +369,28 @@ def diff(connection: Connection, objects: ObjectStore, old: Version, new: Versio
     }
     chosen = [(change, key) for change, keys in kinds.items() for key in keys[:limit]][:limit]
     ids = [key for _, key in chosen]
-    rows, rows_now = (_told(connection, objects, version, ids) for version in (old, new))
+    rows, rows_now = (_sides_of(connection, objects, version, ids) for version in (old, new))
     moved = [key for key in rows if key in rows_now and rows[key][0].place != rows_now[key][0].place]
     columns = _unequal_columns(connection, objects, old, new, moved)
-    told = []
+    changes = []
     for change, key in chosen:
         (life, labels), (now, labels_now) = rows.get(key, _ABSENT), rows_now.get(key, _ABSENT)
         differ = columns.get(key, []) + (_unequal(labels, labels_now) if labels and labels_now else [])
         origin, origin_now = (side.origin if side else None for side in (life, now))
         names = list(dict.fromkeys(differ))
-        told.append(RowChange(key, change, origin, origin_now, labels, labels_now, names))
-    return Diff(**kinds, rows=told)
+        changes.append(RowChange(key, change, origin, origin_now, labels, labels_now, names))
+    return Diff(**kinds, rows=changes)
 
 
 _Digests = dict[str, bytes]
-"""Digest of each row, by id."""
-_Told = tuple[Life | None, dict[str, Any] | None]
-"""Life and labels of a row, if there is one."""
-_ABSENT: _Told = None, None
+_Side = tuple[Life | None, dict[str, Any] | None]
+_ABSENT: _Side = None, None
 
 
 def _unequal_columns(
     connection: Connection, objects: ObjectStore, old: Version, new: Version, ids: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Columns in which rows differ that were written anew, by id."""
+    """Columns in which rewritten rows differ, by id."""
     if not ids:
         return {}
     first, second = (take(connection, objects, version, ids).to_pylist() for version in (old, new))
@@ -442,7 +398,7 @@ def _unequal_columns(
 
 
 def _unequal(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Names of values that differ; NaN equals NaN, and an absent value null."""
+    """NaN equals NaN, and an absent value null."""
     names = [name for name in dict.fromkeys([*first, *second]) if name not in NOT_CONTENT]
     values = {name: (first.get(name), second.get(name)) for name in names}
     return [name for name, (a, b) in values.items() if a != b and (a == a or b == b)]
@@ -461,10 +417,9 @@ def _sides(connection: Connection, old: Version, new: Version) -> tuple[_Digests
     return sides[old.number], sides[new.number]
 
 
-def _told(
+def _sides_of(
     connection: Connection, objects: ObjectStore, version: Version, ids: Sequence[str]
 ) -> dict[str, tuple[Life, dict[str, Any]]]:
-    """Life and labels of some rows of a version, by id."""
     if not ids:
         return {}
     known = connection.execute(_IN_VERSION, named(version.dataset, ids) | {"number": version.number})
@@ -484,7 +439,6 @@ def _labels_of(
 
 
 def kept_columns(batch: Batch) -> pa.Table:
-    """Columns of a batch that a dataset keeps."""
     return pa.Table.from_batches([batch.to_arrow()]).drop_columns(list(_LEFT_OUT))
 
 
@@ -494,7 +448,6 @@ NAMED = (
     _ROW.c.record_id.in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value)),
     of_dataset(_ROW, bindparam("of")),
 )
-"""Conditions on rows of a dataset by their ids."""
 
 
 def _lives() -> Select[Any]:
@@ -537,7 +490,7 @@ def _files(version: Version) -> Select[Any]:
 
 
 def content(engine: Engine, objects: ObjectStore, version: Version, sha256: str) -> memoryview:
-    """Bytes of a version's object; Erased where rows went meanwhile."""
+    """``Erased`` if rows were erased meanwhile."""
     try:
         return objects.mapped(sha256)
     except NotFound as error:
@@ -549,7 +502,7 @@ def content(engine: Engine, objects: ObjectStore, version: Version, sha256: str)
 
 
 def _relabelled(connection: Connection, version: Version) -> dict[int, dict[int, dict[str, Any]]]:
-    """Labels in the place of those of a file, by file and position."""
+    """Labels that override a file's, by file and position."""
     query = select(_ROW.c.file, _ROW.c.position, _ROW.c.labels).where(
         _ROW.c.dataset == version.dataset, _ROW.c.labels.is_not(None), *_is_in(version.number)
     )
@@ -560,7 +513,7 @@ def _relabelled(connection: Connection, version: Version) -> dict[int, dict[int,
 
 
 def _gone(connection: Connection, version: Version) -> dict[int, list[int]]:
-    """Positions whose rows the version has no more, or with other labels, by file."""
+    """Positions of rows that the version lacks or has with other labels, by file."""
     query = select(_ROW.c.file, _ROW.c.position).where(
         _ROW.c.dataset == version.dataset, _ROW.c.removed.is_not(None), _ROW.c.removed <= version.number
     )

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy import Connection, select
 
-from outrider.dataops.backup.known import known_backups
+from outrider.dataops.backup.backup import known_backups
 from outrider.dataops.backup.manifest import DATABASE, NAME
 from outrider.dataops.backup.restore import ERASURES
 from outrider.dataops.journal.journal import SqliteJournal

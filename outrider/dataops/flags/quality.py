@@ -29,6 +29,7 @@ from outrider.dataops.labels.estimates import request_weights
 from outrider.dataops.labels.withdrawn import decides
 from outrider.dataops.ledger.champions import read_borders, version_at
 from outrider.dataops.ledger.counters import read_counts
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.ledger.targets import is_number
@@ -36,10 +37,8 @@ from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import (
     AssertionRow,
     Flag,
-    FlagCount,
     FlagRecord,
     Record,
-    RecordCount,
     Review,
     Strike,
     table_of,
@@ -56,7 +55,6 @@ FOREVER_US = 253_402_300_799_000_000
 _CHUNK = 500
 _ASSERTION, _FLAG, _MEMBER, _RECORD = (table_of(t) for t in (AssertionRow, Flag, FlagRecord, Record))
 _LABEL, _REVIEW, _STRIKE = (table_of(t) for t in (Label, Review, Strike))
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,11 +371,8 @@ def _judged(
     """Labelled records that this revision has judged; in a storm an absent flag says nothing."""
     stormy = set(
         connection.scalars(
-            select(_FLAGS.c.minute_us).where(
-                _FLAGS.c.model == model,
-                _FLAGS.c.slot == CHAMPION,
-                _FLAGS.c.assertion == row.name,
-                _FLAGS.c.kept < _FLAGS.c.flags,
+            FLAGS.query(model, "minute_us", of=flags_of(row.name)).where(
+                FLAGS.table.c.kept < FLAGS.table.c.flags
             )
         )
     )
@@ -414,8 +409,8 @@ def _flag_times(connection: Connection, model: str, row: Any) -> dict[str, list[
 def _fire_rates(
     connection: Connection, model: str, rows: Sequence[Any], counts: Mapping[str, int]
 ) -> dict[str, Rate]:
-    """Flags per record in the last day of traffic since each revision came, else of all time."""
-    newest = connection.scalar(select(func.max(_RECORDS.c.minute_us)).where(_RECORDS.c.model == model))
+    """Flags per record in the last day of traffic, since each revision came; else of all time."""
+    newest = RECORDS.last(connection, model)
     if newest is None:  # judged before counts were kept by the minute
         judged = counts.get("records", 0)
         return {row.name: Rate(min(counts.get(f"flags:{row.name}", 0), judged), judged) for row in rows}
@@ -426,18 +421,9 @@ def _fire_rates(
         if row.first_seq:  # the minute in which it came is partly another revision's
             since = max(since, minute_of(row.first_seen_us) + MINUTE_US)
         if since not in records:
-            query = select(func.sum(_RECORDS.c.records)).where(
-                _RECORDS.c.model == model, _RECORDS.c.minute_us >= since
-            )
+            query = RECORDS.query(model, sums=("records",), since_us=since)
             records[since] = int(connection.scalar(query) or 0)
-        flags = connection.scalar(
-            select(func.sum(_FLAGS.c.flags)).where(
-                _FLAGS.c.model == model,
-                _FLAGS.c.slot == CHAMPION,
-                _FLAGS.c.assertion == row.name,
-                _FLAGS.c.revision == row.revision,
-                _FLAGS.c.minute_us >= since,
-            )
-        )
+        own = flags_of(row.name, revision=row.revision)
+        flags = connection.scalar(FLAGS.query(model, sums=("flags",), since_us=since, of=own))
         rates[row.name] = Rate(min(int(flags or 0), records[since]), records[since])
     return rates

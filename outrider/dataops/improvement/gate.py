@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from outrider.assertions.statistics.estimation import Estimate
-from outrider.assertions.statistics.loss_bounds import Excess
+from outrider.assertions.statistics.loss_bounds import Excess, FloatOrNull
 from outrider.behavioral_tests.outcome import UNANSWERED
 from outrider.errors import nearest
 
@@ -42,7 +42,10 @@ def error_of(tries: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Policy of the gate; see ``[models.*.gate]`` in the configuration."""
+    """Policy that a verdict followed.
+
+    See ``[models.*.gate]`` in the configuration.
+    """
 
     max_drop: float = 0.02
     min_gain: float = 0.0
@@ -67,7 +70,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """Failure rate of one model on a test, from ``low`` to ``high``."""
+    """Figures of one model on a behavioral test."""
 
     cases: int
     failures: int
@@ -97,7 +100,7 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True)
 class SuiteEvidence:
-    """Behavioral test of both models on the same cases.
+    """One behavioral test, asked of both about the same cases.
 
     ``only_champion_fails`` and ``only_candidate_fails`` count cases that one of them alone fails; ``p`` is
     that of McNemar's exact test on them (of a rule of the whole test: that of its figures), adjusted over all
@@ -140,7 +143,7 @@ class PairedEvidence:
 
     dataset: str
     loss: str
-    champion_loss: float
+    champion_loss: FloatOrNull
     """Mean over the rows."""
     excess: Excess
     is_relative: bool = False
@@ -165,7 +168,7 @@ class PairedEvidence:
 
 @dataclass(frozen=True, slots=True)
 class NamedSlice:
-    """Losses on the rows of a slice that the policy names.
+    """Losses of both models on a slice that the policy names.
 
     Upper bounds have the whole error each; the lower ones of all such slices share it.
     """
@@ -211,7 +214,10 @@ class ShadowEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Evidence for the gate; parts not gathered are empty or None."""
+    """Evidence of a verdict.
+
+    Parts not gathered are empty or None.
+    """
 
     suites: Sequence[SuiteEvidence] = ()
     held_out: PairedEvidence | None = None

@@ -1,4 +1,4 @@
-"""PolicyLimits of a policy beside the champion: flags, agreement, latency, memory.
+"""Limits of a policy beside the champion: flags, agreement, latency, memory.
 
 Each must be shown to be kept: what the evidence leaves open is undecided, what is not there refuses.
 """
@@ -27,7 +27,7 @@ class FlagLimit:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLimits:
-    """PolicyLimits that a policy sets, None and nothing for none."""
+    """Limits that a policy sets."""
 
     flags: Sequence[FlagLimit] = ()
     agreement: Alike | None = None
@@ -75,7 +75,7 @@ class WrongMore:
 
 @dataclass(frozen=True, slots=True)
 class AgreementFound:
-    """Verdict on both models' answers to the same live records."""
+    """Verdict on the answers of both to the same live records."""
 
     word: str
     value: float
@@ -114,7 +114,7 @@ class BytesFound:
 
 @dataclass(frozen=True, slots=True)
 class LimitEvidence:
-    """Evidence on limits; None and nothing where the policy sets none."""
+    """Evidence on the limits of a policy."""
 
     flags: Sequence[FlagShare] = ()
     agreement: AgreementFound | None = None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
 from outrider.dataops.datasets.collect import dataset_of
-from outrider.dataops.datasets.versions import Version, newest, told
+from outrider.dataops.datasets.versions import Version, event_facts, newest
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.improvement_tables import Job
@@ -129,7 +129,7 @@ def request_training(
     """
     if (job.kind == "retrain" and "candidate" not in job.params) or job.params.get("trigger"):
         version = version or newest(connection, dataset_of(job.model))
-        dataset = None if version is None else told(version, service)
+        dataset = None if version is None else event_facts(version, service)
         data = {"job": job.id, "model": job.model, "params": job.params, "dataset": dataset}
         enqueue(connection, "retrain.requested", data, targets=targets, now_us=now_us + 1)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from outrider.assertions.statistics.loss_bounds import FloatOrNull
 from outrider.behavioral_tests.statistics import holm
 
 from .entity_hours import EntityHours
@@ -50,8 +51,8 @@ class VersionStanding:
     better: int = 0
     worse: int = 0
     """Hours in which the version loses less, and more."""
-    champion_loss: float = 0.0
-    loss: float = 0.0
+    champion_loss: FloatOrNull = 0.0
+    loss: FloatOrNull = 0.0
     """Means over the rows."""
     p: float = 1.0
     """That the version is no better, adjusted over all compared ones and looks; 1.0 where not compared."""
@@ -68,7 +69,7 @@ class VersionStanding:
 
 @dataclass(frozen=True, slots=True)
 class RollingEvidence:
-    """Standings of all other versions, and the one that wins."""
+    """All other versions beside the champion, on the latest labelled rows."""
 
     rows: int
     """Latest ones that are asked for."""

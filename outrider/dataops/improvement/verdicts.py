@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, case, func, insert, select
 
-from outrider.dataops.models.lineage import outcome_of
+from outrider.dataops.models.lineage import VerdictOutcome, outcome_of
 from outrider.dataops.state.improvement_tables import GateVerdict, ModelVersion
 from outrider.dataops.state.tables import table_of
 
@@ -31,7 +31,7 @@ class ShownBounds:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """Verdict on one candidate."""
+    """A verdict of the promotion gate."""
 
     id: str
     model: str
@@ -45,7 +45,7 @@ class VerdictRow:
     """Of the candidate now."""
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> VerdictOutcome:
         """Outcome of the verdict, in a word."""
         return outcome_of(self.evidence, promoted=self.promoted, status=self.status)
 

@@ -4,6 +4,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from .entries import Block, BlockInfo, Entry, Kind, checksum
 
@@ -12,13 +13,16 @@ TABLE = (
     " model TEXT NOT NULL, received_us INTEGER NOT NULL, rows INTEGER NOT NULL,"
     " payload BLOB NOT NULL, checksum INTEGER NOT NULL)"
 )
+SCHEMAS = (
+    "CREATE TABLE schema_seen (model TEXT NOT NULL, digest TEXT NOT NULL, payload BLOB NOT NULL,"
+    " first_seq INTEGER NOT NULL, PRIMARY KEY (model, digest))"
+)
 READ_BYTES = 33_554_432
-"""A read stops early after this many payload bytes, so that 64 large blocks never stand in memory."""
+"""A read stops after so many payload bytes, which bounds memory."""
 _BLOCK = "seq, kind, model, received_us, rows, payload, checksum"
 
 
 def insert(db: sqlite3.Connection, entry: Entry, received_us: int) -> int:
-    """Append one block; returns its number."""
     sum_ = checksum(entry.kind, entry.model, received_us, entry.rows, entry.payload)
     row = (entry.kind, entry.model, received_us, entry.rows, entry.payload, sum_)
     cursor = db.execute(
@@ -56,7 +60,7 @@ def read(db: sqlite3.Connection, after: int, *, limit: int, model: str | None) -
 
 
 def get(db: sqlite3.Connection, seq: int) -> Block:
-    """One block; KeyError where there is none, or a damaged one."""
+    """``KeyError`` if absent or damaged."""
     try:
         row = db.execute(f"SELECT {_BLOCK} FROM block WHERE seq = ?", (seq,)).fetchone()
     except sqlite3.DatabaseError as error:
@@ -74,7 +78,7 @@ def get(db: sqlite3.Connection, seq: int) -> Block:
 def outline(
     db: sqlite3.Connection, model: str, *, after: int, until: int, limit: int, rows: int
 ) -> list[BlockInfo]:
-    """Blocks of a model up to a number of rows together. With ``after < seq <= until``, in order."""
+    """Blocks with ``after < seq <= until``, up to so many ``rows``."""
     found: list[BlockInfo] = []
     cursor = db.execute(
         "SELECT seq, kind, model, received_us, rows, length(payload) FROM block"
@@ -103,7 +107,7 @@ def last_work_seq(db: sqlite3.Connection) -> int:
 
 
 def count_records(db: sqlite3.Connection, after: int, until: int, model: str) -> int:
-    """Records of a model in blocks with ``after < seq <= until``."""
+    """Blocks with ``after < seq <= until``."""
     try:
         row = db.execute(
             "SELECT coalesce(sum(rows), 0) FROM block"
@@ -118,12 +122,11 @@ def count_records(db: sqlite3.Connection, after: int, until: int, model: str) ->
 
 
 def is_corrupt(error: sqlite3.Error) -> bool:
-    """SQLite cannot read a page of the file."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _checked(db: sqlite3.Connection, row: tuple[int, Kind, str, int, int, bytes, int | None]) -> Block:
-    """Block of a row, held against its checksum."""
+    """A block whose checksum differs is damaged."""
     seq, kind, model, received_us, rows, payload, stored = row
     try:
         if stored == checksum(kind, model, received_us, rows, payload):
@@ -137,7 +140,7 @@ def _checked(db: sqlite3.Connection, row: tuple[int, Kind, str, int, int, bytes,
 
 
 def _time_near(db: sqlite3.Connection, seq: int) -> int:
-    """Time of receipt of a neighbour: that of a damaged block is not to be trusted."""
+    """Time of receipt of a neighbour, as that of a damaged block is not reliable."""
     for where in ("seq < ? ORDER BY seq DESC", "seq > ? ORDER BY seq"):
         with contextlib.suppress(sqlite3.DatabaseError, TypeError, ValueError):
             row = db.execute(f"SELECT received_us FROM block WHERE {where} LIMIT 1", (seq,)).fetchone()
@@ -147,10 +150,7 @@ def _time_near(db: sqlite3.Connection, seq: int) -> int:
 
 
 def _read_past(db: sqlite3.Connection, after: int, model: str | None, error: sqlite3.Error) -> list[Block]:
-    """The next block by its number, where SQLite cannot go through them in order.
-
-    It is a damaged one, of whatever model is asked for: what is on a broken page, nobody knows.
-    """
+    """Next block by number, when SQLite cannot iterate; as damaged, of whatever model is asked for."""
     for seq in range(after + 1, last_seq(db) + 1):
         try:
             row = db.execute(f"SELECT {_BLOCK} FROM block WHERE seq = ?", (seq,)).fetchone()
@@ -166,17 +166,16 @@ def _read_past(db: sqlite3.Connection, after: int, model: str | None, error: sql
 
 
 def delete(db: sqlite3.Connection, seqs: Iterable[int]) -> int:
-    """Delete blocks for good; how many there were."""
     return max(0, db.executemany("DELETE FROM block WHERE seq = ?", ((seq,) for seq in seqs)).rowcount)
 
 
 def keep(db: sqlite3.Connection, kept: Mapping[int, tuple[int, bytes]]) -> None:
-    """Put (rows, payload) that are left of blocks in their places."""
+    """Remainders of blocks, as (rows, payload), of kind ``kept``."""
     _replace(db, kept, kind="kept")
 
 
 def replace(db: sqlite3.Connection, blocks: Mapping[int, tuple[int, bytes]]) -> None:
-    """Put (rows, payload) in the places of blocks; kinds stay."""
+    """New (rows, payload) of blocks; kinds stay."""
     _replace(db, blocks, kind=None)
 
 
@@ -190,3 +189,26 @@ def _replace(db: sqlite3.Connection, blocks: Mapping[int, tuple[int, bytes]], *,
             "UPDATE block SET kind = ?, rows = ?, payload = ?, checksum = ? WHERE seq = ?",
             (kind_now, rows, payload, checksum(kind_now, model, received_us, rows, payload), seq),
         )
+
+
+# ---- schemas -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSeen:
+    model: str
+    digest: str
+    payload: bytes
+    first_seq: int
+
+
+def remember_schema(db: sqlite3.Connection, model: str, digest: str, schema: bytes, seq: int) -> None:
+    """In the open transaction. ``seq`` 0, of a half, stands for the next block."""
+    seq = seq or last_seq(db) + 1
+    db.execute("INSERT OR IGNORE INTO schema_seen VALUES (?, ?, ?, ?)", (model, digest, schema, seq))
+
+
+def read_schemas(db: sqlite3.Connection) -> list[SchemaSeen]:
+    """Oldest first."""
+    rows = db.execute("SELECT model, digest, payload, first_seq FROM schema_seen ORDER BY first_seq, rowid")
+    return [SchemaSeen(*row) for row in rows]

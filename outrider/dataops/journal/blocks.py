@@ -1,18 +1,11 @@
-"""Blocks of the journal, read by their sequence number."""
-
 from typing import Protocol
 
 
 class BlockPayload(Protocol):
-    """One journal block."""
-
     @property
-    def payload(self) -> bytes:
-        """Arrow IPC of a Batch."""
+    def payload(self) -> bytes: ...
 
 
 class BlockSource(Protocol):
-    """Source of journal blocks; the journal is one."""
-
     def get(self, seq: int, /) -> BlockPayload:
-        """Block of that sequence number; KeyError when expired."""
+        """``KeyError`` if expired."""

@@ -1,8 +1,7 @@
-"""Expiry of old payloads that no reader still needs.
+"""Expiry of old payloads that no reader needs.
 
-Kept are flagged records with their members and their neighbours in the stream, records put up for labelling,
-and rows of dataset versions. Nothing behind a cursor, a window's checkpoint or an open gap of a slot that
-lives is touched, whatever its age. Counts, flags and profiles are rows of ``state.db`` and outlive payloads.
+Kept are flagged records with members and neighbours, records requested for labelling, and rows of datasets;
+nothing after a live slot's cursor, checkpoint or open gap is touched.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -15,6 +14,7 @@ from sqlalchemy import Connection, Select, Table, select
 from outrider.dataops.ledger.answers import answering_versions
 from outrider.dataops.ledger.backfill import SLOT, open_gaps
 from outrider.dataops.state.improvement_tables import DatasetRow, LabelRequest, ModelVersion
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import Answer, Cursor, Flag, FlagRecord, Record, WindowCheckpoint, table_of
 
 from .journal import BlockInfo
@@ -31,7 +31,7 @@ _ANSWER = table_of(Answer)
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """Neighbours to keep: how many each side, how far at most."""
+    """Neighbours to keep on each side, and their largest distance."""
 
     rows: int = 5
     seconds: float = 5.0
@@ -47,36 +47,30 @@ class Stream:
 
 
 def needed_from(connection: Connection, model: str, *, slots: Collection[str]) -> int:
-    """Last block of a model beyond every need; 0 for none.
+    """First block that is still needed; 0 if nothing may expire.
 
-    Parameters
-    ----------
-    slots
-        Slots that have a cursor of their own beside the champion's and the challengers': judges, the live
-        endpoint. Those of challengers that have gone count for nothing.
+    ``slots`` have cursors besides champion and challengers, such as LLM judges; slots of removed challengers
+    do not count.
     """
     cursors, checkpoints, versions = table_of(Cursor), table_of(WindowCheckpoint), table_of(ModelVersion)
-    beside = versions.c.model == model, versions.c.status.in_(("challenger", "former"))
-    query = select(versions.c.version).where(*beside)
+    answering = versions.c.model == model, versions.c.status.in_(("challenger", "former"))
+    query = select(versions.c.version).where(*answering)
     living = {CHAMPION, *slots, *connection.execute(query).scalars()}
     gaps = [gap.at_seq for gap in open_gaps(connection) if gap.model == model]
     if gaps:
         living.add(SLOT)
-    stand: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for table in (cursors, checkpoints):
         for slot, seq in connection.execute(select(table.c.slot, table.c.seq).where(table.c.model == model)):
             if slot in living:
-                stand[slot] = min(seq, stand.get(slot, seq))
-    if CHAMPION not in stand:
+                positions[slot] = min(seq, positions.get(slot, seq))
+    if CHAMPION not in positions:
         return 0
-    return min([*stand.values(), *gaps])
+    return min([*positions.values(), *gaps])
 
 
 def judged_neighbours(connection: Connection, model: str, until: int, around: Around) -> int:
-    """Last block up to ``until`` with judged followers.
-
-    A flag among the followers keeps rows of the block.
-    """
+    """Last block up to ``until`` whose followers are all judged."""
     if not around.rows:
         return until
     query = (
@@ -92,13 +86,7 @@ def judged_neighbours(connection: Connection, model: str, until: int, around: Ar
 def kept_rows(
     connection: Connection, model: str, blocks: Sequence[BlockInfo], around: Around
 ) -> dict[int, NDArray[np.intp]]:
-    """Ascending rows with staying payloads, for each block with any.
-
-    Parameters
-    ----------
-    blocks
-        Consecutive blocks of the model.
-    """
+    """Ascending rows whose payloads stay, by block; ``blocks`` are consecutive."""
     first, last = blocks[0].seq, blocks[-1].seq
     stream = _stream(connection, model, first, last, around.rows)
     lowest, highest = (int(stream.seq[at]) if len(stream.seq) else 0 for at in (0, -1))
@@ -118,15 +106,6 @@ def kept_rows(
 
 
 def near(stream: Stream, chosen: NDArray[np.bool_], around: Around) -> NDArray[np.bool_]:
-    """Chosen records and their neighbours, shape (n,).
-
-    Examples
-    --------
-    >>> times = np.array([0, 1, 2, 60, 61]) * 1_000_000
-    >>> stream = Stream(np.arange(5), np.zeros(5, dtype=np.int64), times)
-    >>> near(stream, np.array([0, 0, 1, 0, 0], dtype=bool), Around(1, 5.0)).tolist()
-    [False, True, True, False, False]
-    """
     keeps = chosen.copy()
     for away in range(1, min(around.rows, len(chosen) - 1) + 1):
         close = np.abs(stream.ts_us[away:] - stream.ts_us[:-away]) <= around.seconds * 1e6
@@ -136,33 +115,25 @@ def near(stream: Stream, chosen: NDArray[np.bool_], around: Around) -> NDArray[n
 
 
 def marked(stream: Stream, places: Iterable[tuple[int, int]]) -> NDArray[np.bool_]:
-    """Mask of the stream's records at these places, shape (n,)."""
     wanted = set(places)
     located = zip(stream.seq.tolist(), stream.row.tolist(), strict=True)
     return np.fromiter((place in wanted for place in located), dtype=np.bool_, count=len(stream.seq))
 
 
 def forget_answers(connection: Connection, model: str, seqs: Sequence[int]) -> int:
-    """Delete the answers to expiring blocks and return their number."""
     dropped = 0
     for version in answering_versions(connection, model):
-        for start in range(0, len(seqs), 500):
-            dropped += connection.execute(
-                _ANSWER.delete().where(
-                    _ANSWER.c.model == model,
-                    _ANSWER.c.version == version,
-                    _ANSWER.c.seq.in_(seqs[start : start + 500]),
-                )
-            ).rowcount
+        own = _ANSWER.c.model == model, _ANSWER.c.version == version, among(_ANSWER.c.seq, seqs)
+        dropped += connection.execute(_ANSWER.delete().where(*own)).rowcount
     return dropped
 
 
 def _stream(connection: Connection, model: str, first: int, last: int, margin: int) -> Stream:
-    """Registered records of blocks ``first`` to ``last``, and ``margin`` more on each side."""
+    """Records of blocks ``first`` to ``last``, and ``margin`` more on each side."""
     columns = (_RECORD.c.seq, _RECORD.c.row, _RECORD.c.ts_us)
     order = (_RECORD.c.seq, _RECORD.c.row)
     of_model = select(*columns).where(_RECORD.c.model == model)
-    before = of_model.where(_RECORD.c.seq < first).order_by(*(one.desc() for one in order)).limit(margin)
+    before = of_model.where(_RECORD.c.seq < first).order_by(*(key.desc() for key in order)).limit(margin)
     inside = of_model.where(_RECORD.c.seq >= first, _RECORD.c.seq <= last).order_by(*order)
     after = of_model.where(_RECORD.c.seq > last).order_by(*order).limit(margin)
     rows = [
@@ -175,7 +146,6 @@ def _stream(connection: Connection, model: str, first: int, last: int, margin: i
 
 
 def _joined(connection: Connection, model: str, table: Table, first: int, last: int) -> set[tuple[int, int]]:
-    """Places of records of these blocks that a table names by their id."""
     named = select(table.c.record_id).where(table.c.record_id == _RECORD.c.id)
     if "model" in table.c:
         named = named.where(table.c.model == model)

@@ -1,7 +1,4 @@
-"""Halves of records in the journal: unmatched requests and responses.
-
-They wait for each other, and are no block yet.
-"""
+"""Unmatched requests and responses, which wait for each other."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -17,32 +14,26 @@ TABLES = (
     "CREATE INDEX half_done ON half (due_us) WHERE side = 'done'",
 )
 DONE = "done"
-"""In place of a side: which sides of a key have become records, so that a repeat of one is told."""
+"""Side that remembers which sides of a key became records, to detect repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Half:
-    """Unmatched side of a record, request or response; no block yet."""
-
     model: str
     key: str
-    """``model`` and ``key``: what both sides share."""
     side: str
-    """``request``, ``response``, or ``done`` for what is remembered of a key behind that."""
+    """``request``, ``response``, or ``done``."""
     received_us: int
     due_us: int
-    """``received_us`` and ``due_us``: when it came, and when it is given up waiting (µs since the epoch,
-    UTC)."""
+    """End of waiting, µs since the epoch, UTC, as ``received_us``."""
     payload: bytes
-    """What the writer makes of it."""
     digest: str = ""
     schema: bytes = b""
-    """``digest`` and ``schema``: as of an `Entry`: remembered with the first half that has them. ``schema``
-    is not read back."""
+    """As of an `Entry`; not read back."""
 
 
 def change(db: sqlite3.Connection, keep: Sequence[Half], drop: Sequence[Half], forget_us: int) -> None:
-    """Store, remove and forget completed halves, in the open transaction."""
+    """In the open transaction; completed halves due by ``forget_us`` are removed."""
     db.executemany(
         "DELETE FROM half WHERE model = ? AND key = ? AND side = ?",
         [(half.model, half.key, half.side) for half in drop],
@@ -56,12 +47,11 @@ def change(db: sqlite3.Connection, keep: Sequence[Half], drop: Sequence[Half], f
 
 
 def shift(db: sqlite3.Connection, by_us: int) -> None:
-    """Let halves wait on as long, by a clock that was set."""
+    """Keep waiting times when the clock is set."""
     db.execute("UPDATE half SET received_us = received_us + ?, due_us = due_us + ?", (by_us, by_us))
 
 
 def find(db: sqlite3.Connection, model: str, keys: Sequence[str]) -> list[Half]:
-    """Halves under these keys, in no order."""
     found: list[Half] = []
     for start in range(0, len(keys), 500):
         part = keys[start : start + 500]
@@ -72,15 +62,11 @@ def find(db: sqlite3.Connection, model: str, keys: Sequence[str]) -> list[Half]:
 
 
 def read(db: sqlite3.Connection) -> list[Half]:
-    """Every half, in no order."""
     return [_half(row) for row in db.execute(f"SELECT {_HALF} FROM half")]
 
 
 def due(db: sqlite3.Connection, until_us: int, *, limit: int, max_bytes: int) -> list[Half]:
-    """Halves given up by ``until_us``, oldest first, up to a size.
-
-    None of side ``done``; the size is of payloads.
-    """
+    """Halves due by ``until_us``, but ``done`` ones, oldest first."""
     found: list[Half] = []
     rows = db.execute(
         f"SELECT {_HALF} FROM half WHERE side != 'done' AND due_us <= ? ORDER BY due_us LIMIT ?",

@@ -1,7 +1,7 @@
-"""SQLite file of the journal: opening, durable transactions.
+"""SQLite file of the journal.
 
-WAL mode with ``synchronous=FULL``: measured in simulated power cuts, ``NORMAL`` loses acknowledged blocks and
-``FULL`` loses none.
+WAL mode with ``synchronous=FULL``: in simulated power cuts ``NORMAL`` loses acknowledged blocks, ``FULL``
+none.
 """
 
 import contextlib
@@ -15,33 +15,16 @@ from pathlib import Path
 
 from outrider.errors import JournalFull, JournalUnreadable
 
-from . import block_rows, halves, notes, schemas
+from . import block_rows, halves, notes
 
 TYPE_OF_FILE = 0x4F555452  # "OUTR": SQLite's application_id, so that a foreign file is told apart
 FORMAT_VERSION = 2
 PAGE_BYTES = 16_384
-"""Of a new file. Blocks of 100 kB cost half as much as with 4 or 8 KiB; a single record three pages."""
+"""Blocks of 100 kB cost half as much as with 4 or 8 KiB; a single record three pages."""
 _LOG_BYTES = 16_777_216
 
 
 class JournalFile:
-    """One SQLite file with the tables of a journal.
-
-    Parameters
-    ----------
-    path, max_bytes, min_free_bytes, read_only
-        As of a `SqliteJournal`.
-
-    Attributes
-    ----------
-    db, lock
-        The connection, and who uses it.
-    uuid
-        Identity of the journal.
-    schemas
-        Those that it had when it was opened.
-    """
-
     def __init__(self, path: Path, *, max_bytes: int | None, min_free_bytes: int, read_only: bool) -> None:
         self.path = path
         self._min_free_bytes = min_free_bytes
@@ -60,7 +43,7 @@ class JournalFile:
         try:
             self._prepare(max_bytes)
             self.uuid = self._read_uuid()
-            self.schemas = schemas.read(self.db)
+            self.schemas = block_rows.read_schemas(self.db)
         except sqlite3.DatabaseError as error:
             self.db.close()
             if is_full(error):
@@ -75,12 +58,10 @@ class JournalFile:
 
     @contextlib.contextmanager
     def write(self) -> Iterator[None]:
-        """Durable transaction; JournalFull without room."""
         with self.lock, self._full_is_journal_full(), self._transaction():
             yield
 
     def check_disk(self) -> None:
-        """Raise JournalFull where less than the reserve is free on the disk."""
         free = self._disk_free()
         if free < self._min_free_bytes:
             raise JournalFull(
@@ -89,13 +70,13 @@ class JournalFile:
             )
 
     def used_bytes(self) -> int:
-        """Bytes in use in the file, without the room of expired blocks."""
+        """Without the room of expired blocks."""
         with self.lock:
             pages, free = (self._pragma(name) for name in ("page_count", "freelist_count"))
         return (pages - free) * self._page_bytes
 
     def room_bytes(self) -> int:
-        """Bytes still appendable: own bound or free disk, the smaller."""
+        """Of the own bound or the free disk, the smaller."""
         with self.lock:
             used, free, most = (
                 self._pragma(name) for name in ("page_count", "freelist_count", "max_page_count")
@@ -103,7 +84,6 @@ class JournalFile:
         return min((most - used + free) * self._page_bytes, self._disk_free() - self._min_free_bytes)
 
     def close(self) -> None:
-        """Release the file."""
         with self.lock:
             self.db.close()
 
@@ -139,7 +119,7 @@ class JournalFile:
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.execute("PRAGMA synchronous = FULL")
         with self._transaction():
-            for statement in (block_rows.TABLE, *halves.TABLES, notes.TABLE, schemas.TABLE):
+            for statement in (block_rows.TABLE, *halves.TABLES, notes.TABLE, block_rows.SCHEMAS):
                 self.db.execute(statement)
             self.db.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL)")
             self.db.execute("INSERT INTO meta VALUES ('uuid', ?)", (str(uuid_module.uuid4()),))
@@ -199,6 +179,5 @@ def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
 
 
 def is_full(error: sqlite3.Error) -> bool:
-    """SQLite found no room."""
     code = getattr(error, "sqlite_errorcode", None)
     return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)

@@ -1,5 +1,3 @@
-"""Newest records of a model, read backwards, as one batch."""
-
 import contextlib
 import sqlite3
 from pathlib import Path
@@ -12,13 +10,7 @@ from outrider.assertions import Batch
 def newest_records(
     journal: Path, model: str, *, most_rows: int, most_bytes: int | None = None
 ) -> Batch | None:
-    """Newest stored records that share a schema, None without any.
-
-    Parameters
-    ----------
-    most_bytes
-        Of stored blocks; the newest is taken whatever its size.
-    """
+    """Newest records of one schema; at least one block, whatever ``most_bytes``."""
     if not journal.exists():
         return None
     found: list[Batch] = []

@@ -1,7 +1,6 @@
-"""Notes of the intake in the journal.
+"""Notes of the intake: state that must survive a restart.
 
-State that must survive a restart, and records that are no block yet. Written and removed in the commits of
-blocks, so that what a note stood for is in a block exactly when the note is gone.
+Written in commits of blocks, so that a note is gone exactly when its content is in a block.
 """
 
 import sqlite3
@@ -9,20 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 COLUMNS = "columns "
-"""Begins the names of notes on the columns of a model."""
+"""Prefix of notes on the columns of a model."""
 TABLE = "CREATE TABLE note (name TEXT PRIMARY KEY, received_us INTEGER NOT NULL, payload BLOB NOT NULL)"
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Note of the intake."""
-
     name: str
-    """What it is known by; one of the same name takes its place."""
+    """A new note of the same name replaces it."""
     received_us: int
-    """Time of receipt of what it stands for, µs since the epoch, UTC."""
     payload: bytes
-    """What its writer makes of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +32,7 @@ class Notes:
 
 
 def write(db: sqlite3.Connection, notes: Notes) -> None:
-    """Write and remove, in the transaction that is open."""
+    """In the open transaction."""
     if notes.remove:
         db.executemany("DELETE FROM note WHERE name = ?", [(name,) for name in notes.remove])
     if notes.put:
@@ -46,7 +41,7 @@ def write(db: sqlite3.Connection, notes: Notes) -> None:
 
 
 def shift(db: sqlite3.Connection, by_us: int) -> None:
-    """Let notes wait on as long, by a clock that was set."""
+    """Keep waiting times when the clock is set."""
     db.execute("UPDATE note SET received_us = received_us + ?", (by_us,))
 
 

@@ -1,9 +1,8 @@
-"""Expiry of old records' rows in ``state.db``.
+"""Expiry of old records' rows in ``state.db``, in short transactions.
 
-A slice at a time, each in one short transaction. Behind stays a hash of each id, for which repeats and late
-labels are known. A record stays with all of its rows where a dataset, quarantine or label request names it,
-where it was flagged and labelled, where a flag of it was reviewed, where an incident that is not resolved
-began with it, and where it is a member of such a flag, or of a younger one.
+A hash of each id stays, to detect repeats and late labels. A record stays if a dataset, quarantine or label
+request names it, if it was flagged and labelled, if its flag was reviewed, if an open incident began with it,
+or if it is a member of such a flag or of a younger one.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -56,8 +55,6 @@ _LOOSE = (
 
 
 class RowPlace(NamedTuple):
-    """Place of a record in the journal, in order."""
-
     seq: int
     row: int
 
@@ -67,29 +64,18 @@ START = RowPlace(0, -1)
 
 @dataclass(frozen=True, slots=True)
 class RowSlice:
-    """Records of one transaction: the last, and how many went."""
-
     last: RowPlace
     gone: int
 
 
 def id_hash(secret: bytes, model: str, record_id: str) -> bytes:
-    """Hash under which an id is known when its record has gone.
-
-    Without the secret of the data folder no id can be tried against it.
-    """
+    """Keyed by the data folder's secret, so that ids cannot be guessed."""
     name = f"{model}\0{record_id}".encode("utf-8", "surrogatepass")
     return keyed_hash(secret, blake2b(name, digest_size=HASH_BYTES).digest())
 
 
 def note_ages(connection: Connection, model: str, blocks: Iterable[tuple[int, int]]) -> None:
-    """Note receive times of blocks, of the last in each hour.
-
-    Parameters
-    ----------
-    blocks
-        Number and receive time of blocks behind those noted before, in order.
-    """
+    """Receive times of new blocks, in order. The last of each hour is kept."""
     last = {received_us // HOUR_US: (seq, received_us) for seq, received_us in blocks}
     for hour, (seq, received_us) in last.items():
         same = "DELETE FROM block_age WHERE model = ? AND received_us >= ? AND received_us < ?"
@@ -100,10 +86,7 @@ def note_ages(connection: Connection, model: str, blocks: Iterable[tuple[int, in
 
 
 def old_rows(connection: Connection, model: str, is_old: Callable[[int, int], bool]) -> int:
-    """Last block of a model whose rows may go; 0 for none.
-
-    Nothing goes while a job of the model is open, or what a running shadow test has to look at.
-    """
+    """Last block whose rows may expire. 0 during jobs and for running shadow tests."""
     given = {"model": model}
     busy = "SELECT 1 FROM job WHERE model = :model AND status IN ('queued', 'running', 'waiting') LIMIT 1"
     if connection.exec_driver_sql(busy, given).first() is not None:
@@ -118,15 +101,7 @@ def old_rows(connection: Connection, model: str, is_old: Callable[[int, int], bo
 def expire_rows(
     connection: Connection, model: str, *, after: RowPlace, until: int, limit: int, now_us: int
 ) -> RowSlice | None:
-    """Expire the next records in the caller's transaction; None behind the last.
-
-    Parameters
-    ----------
-    after, until
-        Records behind this place, of blocks up to ``until``.
-    limit
-        Most records that are looked at.
-    """
+    """Expire the next ``limit`` records; None after the last."""
     query = (
         "SELECT id, seq, row FROM record WHERE model = :model AND seq >= :seq AND seq <= :until"
         " AND (seq, row) > (:seq, :row) ORDER BY seq, row LIMIT :limit"
@@ -149,7 +124,7 @@ def expire_rows(
 
 
 def expire_loose(connection: Connection, model: str, *, until: int, most: int) -> int:
-    """Expire dead letters, strikes and labels without a record; return their number."""
+    """Dead letters, strikes and labels without a record; returns their number."""
     given = {"model": model, "until": until, "most": most}
     gone = sum(connection.exec_driver_sql(statement, given).rowcount for statement in _LOOSE)
     connection.exec_driver_sql("DELETE FROM block_age WHERE model = :model AND seq < :until", given)
@@ -157,7 +132,7 @@ def expire_loose(connection: Connection, model: str, *, until: int, most: int) -
 
 
 def forget_hashes(connection: Connection, *, before_day: int, after: bytes, limit: int) -> bytes | None:
-    """Forget old ids among the next hashes; return the last hash."""
+    """Returns the last hash that was visited."""
     query = "SELECT hash, day FROM expired_record WHERE hash > ? ORDER BY hash LIMIT ?"
     rows = connection.exec_driver_sql(query, (after, limit)).all()
     old = [(row.hash,) for row in rows if row.day < before_day]
@@ -167,7 +142,6 @@ def forget_hashes(connection: Connection, *, before_day: int, after: bytes, limi
 
 
 def expired_ids(connection: Connection, model: str, ids: Iterable[str]) -> set[str]:
-    """Ids of records that have gone, among these."""
     asked = list(ids)
     if not asked or connection.exec_driver_sql("SELECT 1 FROM expired_record LIMIT 1").first() is None:
         return set()
@@ -181,7 +155,7 @@ def expired_ids(connection: Connection, model: str, ids: Iterable[str]) -> set[s
 
 
 def _gone(connection: Connection, model: str, ids: Sequence[str]) -> list[str]:
-    """Records among these that nobody needs, in order."""
+    """Records among these that may expire, in order."""
     _choose(connection, ids)
     given = {"model": model}
     kept = {found for query in _KEPT for found in connection.exec_driver_sql(query, given).scalars()}
@@ -193,7 +167,7 @@ def _gone(connection: Connection, model: str, ids: Sequence[str]) -> list[str]:
 
 
 def _choose(connection: Connection, ids: Sequence[str]) -> None:
-    """Put ids where all statements of a slice find them: one text each, however many they are."""
+    """Ids in a temporary table, so that statements keep their text."""
     connection.exec_driver_sql("CREATE TEMP TABLE IF NOT EXISTS expiring (id TEXT PRIMARY KEY) WITHOUT ROWID")
     connection.exec_driver_sql("DELETE FROM expiring")
     if ids:

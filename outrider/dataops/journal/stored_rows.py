@@ -1,7 +1,6 @@
-"""Blocks with some rows expired or erased, row numbers kept.
+"""Blocks with some rows expired or erased.
 
-On disk such a block holds the rows that are left; read back it is as long as it was, with nulls in every
-column of the rows that have gone, so that a place (block, row) means the same for ever.
+Read back such a block has its full length, with nulls in removed rows, so that (block, row) stays valid.
 """
 
 from dataclasses import dataclass
@@ -18,10 +17,7 @@ _LENGTH = b"outrider.rows"
 
 
 def pack_rows(payload: bytes, rows: NDArray[np.intp]) -> bytes:
-    """Payload of a block that keeps these rows only, shape (kept,), ascending.
-
-    A block that was packed before may be packed again: rows are numbers in the block as it came.
-    """
+    """Keep ascending ``rows``, numbered as in the original block."""
     stored = read_stored(payload)
     at = np.searchsorted(stored.rows, rows)
     return _packed(stored, at, rows)
@@ -36,22 +32,18 @@ def without_rows(payload: bytes, rows: NDArray[np.intp]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows that are left of a block of records or labels."""
-
     table: pa.RecordBatch
     rows: NDArray[np.intp]
-    """Their numbers in the block as it came, ascending, shape (left,)."""
+    """Numbers in the original block, ascending, shape (left,)."""
     length: int
-    """Rows that came."""
+    """Rows of the original block."""
 
     @property
     def batch(self) -> Batch:
-        """Records that are left."""
         return Batch(self.table, model=self.table.schema.metadata[MODEL_KEY].decode())
 
 
 def read_stored(payload: bytes) -> StoredRows:
-    """Rows that are left of a block, with their numbers."""
     with pa.ipc.open_stream(payload) as reader:
         parts = list(reader)
     if not parts:
@@ -66,7 +58,7 @@ def read_stored(payload: bytes) -> StoredRows:
 
 
 def read_rows(payload: bytes) -> Batch:
-    """Records of a block by row; gone ones null, ``id`` too."""
+    """Records by row; removed ones are null, ``id`` too."""
     stored = read_stored(payload)
     if len(stored.rows) == stored.length:
         return stored.batch
@@ -88,5 +80,5 @@ def _packed(stored: StoredRows, at: NDArray[np.intp], rows: NDArray[np.intp]) ->
 
 
 def has_row(batch: Batch, row: int) -> bool:
-    """Test for a payload of that row in a block."""
+    """False if the row's payload has expired."""
     return row < batch.rows and not bool(batch.is_null("id")[row])

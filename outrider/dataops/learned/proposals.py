@@ -13,14 +13,12 @@ from outrider.dataops.whole_file import write_whole
 from outrider.errors import ConfigError
 
 State = Literal["proposed", "changed", "accepted", "active", "taken"]
-"""``changed``: another version of it was accepted; ``accepted``: the worker has not loaded it yet;
-``taken``: something that was not learned has its name."""
+"""``changed``: another version was accepted; ``accepted``: not loaded by the worker yet; ``taken``: the name
+belongs to something not learned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """Result of one run of learning."""
-
     learned_us: int
     records: int
     seconds: float
@@ -28,18 +26,10 @@ class Learned:
 
 
 def learned_path(data_folder: Path, model: str) -> Path:
-    """File of a model's proposals.
-
-    Examples
-    --------
-    >>> learned_path(Path("data"), "a/b").as_posix()
-    'data/proposals/a%2Fb.json'
-    """
     return data_folder / "proposals" / f"{quote(model, safe='')}.json"
 
 
 def save_learned(path: Path, found: Learned) -> None:
-    """Replace the stored proposals of a model."""
     body = {
         "learned_us": found.learned_us,
         "records": found.records,
@@ -51,13 +41,6 @@ def save_learned(path: Path, found: Learned) -> None:
 
 
 def load_learned(path: Path) -> Learned | None:
-    """Stored proposals of a model; None before any learning.
-
-    Raises
-    ------
-    ConfigError
-        If the file holds something else.
-    """
     try:
         body = json.loads(path.read_text(encoding="utf-8"))
         proposals = tuple(Proposal.from_dict(fields) for fields in body["proposals"])
@@ -69,17 +52,9 @@ def load_learned(path: Path) -> Learned | None:
 
 
 def states(proposals: Sequence[Proposal], path: Path | None, active: Mapping[str, str]) -> dict[str, State]:
-    """State of each proposal by name; the file is read, never run.
-
-    Parameters
-    ----------
-    path
-        File that accepted proposals are written into.
-    active
-        Revision of each assertion and live test that judges now.
-    """
+    """By name; the file is read, never run. ``active`` has current revisions."""
     text = _read(path)
-    return {one.name: _state(one, text, active.get(one.name)) for one in proposals}
+    return {item.name: _state(item, text, active.get(item.name)) for item in proposals}
 
 
 def _state(proposal: Proposal, text: str, judges: str | None) -> State:
@@ -100,3 +75,14 @@ def _read(path: Path | None) -> str:
         return path.read_text(encoding="utf-8") if path is not None else ""
     except (OSError, UnicodeDecodeError):
         return ""
+
+
+def accept(proposals: Sequence[Proposal], path: Path) -> bool:
+    """True if changed. A new proposal replaces a learned rule, never a written one."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    after = merged(before, proposals)
+    if after == before:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, after, mode=path.stat().st_mode & 0o777 if path.exists() else 0o644)
+    return True

@@ -7,14 +7,13 @@ from sqlalchemy import Connection, Engine
 
 from outrider.dataops.state.database import write
 
-from . import minutes, stored_profiles
+from . import stored_profiles
+from .cube import AGING, STATED, roll_up
 from .minutes import HOUR_US, KEPT_US
 from .stated_values import forget_unmet
 from .stored_profiles import KeptProfiles
 
-_COUNTS = ("record_count", "flag_count", "measure_count", "outcome_count", "minute_block", "profile")
-_STATED = "version_count"
-"""Of the last hour."""
+_COUNTED = (*(cube.table.name for cube in (*AGING, STATED)), "minute_block", "profile")
 
 
 def age(connection: Connection, model: str, *, before_us: int, now_us: int, kept: KeptProfiles) -> None:
@@ -26,7 +25,7 @@ def age(connection: Connection, model: str, *, before_us: int, now_us: int, kept
         When it was last done; 0 for never.
     """
     if before_us // HOUR_US != now_us // HOUR_US:
-        minutes.roll_up(connection, model, before_us=before_us, now_us=now_us)
+        roll_up(connection, model, before_us=before_us, now_us=now_us)
         stored_profiles.roll_up(connection, model, now_us=now_us, kept=kept)
         forget_unmet(connection, model, now_us=now_us)
 
@@ -56,16 +55,15 @@ class RemovedModels:
 
 def _forget_rest(connection: Connection, model: str, *, now_us: int) -> None:
     """Drop rows that outlive the counts of a model without a worker."""
-    old = f"DELETE FROM {_STATED} WHERE model = ? AND minute_us < ?"
-    connection.exec_driver_sql(old, (model, now_us - HOUR_US))
-    blocks = "DELETE FROM minute_block WHERE model = ? AND minute_us < ?"
-    connection.exec_driver_sql(blocks, (model, now_us - KEPT_US))
+    for table, kept_us in ((STATED.table.name, HOUR_US), ("minute_block", KEPT_US)):
+        old = f"DELETE FROM {table} WHERE model = ? AND minute_us < ?"
+        connection.exec_driver_sql(old, (model, now_us - kept_us))
 
 
 def counted_models(connection: Connection) -> set[str]:
     """Models with counts or profiles, found without reading these."""
     found: set[str] = set()
-    for table in (*_COUNTS, _STATED):
+    for table in _COUNTED:
         after: str | None = ""
         while after is not None:
             query = f"SELECT min(model) FROM {table} WHERE model > ?"

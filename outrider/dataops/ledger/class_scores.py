@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from outrider.dataops.state.rows import Row
 
-from .measures import Floats, RecordKeys
+from .cube import Floats, summed
+from .measures import RecordKeys
 
 FEWEST, MOST = 3, 50
 """Classes of a target whose scores are kept; of two the confidence says all."""
@@ -66,43 +67,17 @@ def score_rows(
         Names of the classes in the order of their scores; empty where they are numbered from 0.
     """
     found: list[Row] = []
+    parts, place = keys.parts()
     for size in sorted({len(one) for one in scores if one is not None}):
         names = list(classes) if classes else [str(at) for at in range(size)]
         own = [at for at, one in enumerate(scores) if one is not None and len(one) == size]
         own = [at for at in own if labels[at] in names] if len(names) == size else []
-        if own:
-            found += _rows(model, [scores[at] or b"" for at in own], own, labels, keys, sign, names)
+        buckets = np.frombuffer(b"".join(scores[at] or b"" for at in own), dtype=np.uint8).astype(np.int64)
+        of_class = np.tile(np.arange(size), len(own))
+        true = np.repeat([names.index(labels[at]) for at in own], size)
+        each, weight = (np.repeat(one[own], size) for one in (sign, keys.weight))
+        terms = (each, each * weight, each * weight**2)
+        numbers = [np.repeat(place[own], size), of_class, buckets, (true == of_class).astype(np.int64)]
+        for (at, number, bucket, is_label), (n, *rest) in summed(numbers, terms):
+            found.append((model, *parts[at], names[number], number, bucket, bool(is_label), int(n), *rest))
     return found
-
-
-def _rows(
-    model: str,
-    scores: Sequence[bytes],
-    own: Sequence[int],
-    labels: Sequence[str],
-    keys: RecordKeys,
-    sign: Floats,
-    names: Sequence[str],
-) -> list[Row]:
-    size = len(names)
-    buckets = np.frombuffer(b"".join(scores), dtype=np.uint8).reshape(-1, size).astype(np.int64)
-    parts: dict[Row, int] = {}
-    minutes = keys.minute_us.tolist()
-    part = np.array(
-        [
-            parts.setdefault((minutes[at], keys.version[at] or "", keys.slice[at] or ""), len(parts))
-            for at in own
-        ]
-    )
-    true = np.array([names.index(labels[at]) for at in own])
-    is_label = true[:, None] == np.arange(size)
-    cell = ((part[:, None] * size + np.arange(size)) * BUCKETS + buckets) * 2 + is_label
-    cells, place = np.unique(cell.ravel(), return_inverse=True)
-    each, weight = (np.repeat(one[list(own)], size) for one in (sign, keys.weight))
-    sums = [np.bincount(place.ravel(), weights=one) for one in (each, each * weight, each * weight**2)]
-    keyed = list(parts)
-    return [
-        (model, *keyed[at // (2 * BUCKETS * size)], names[at // (2 * BUCKETS) % size],
-         at // (2 * BUCKETS) % size, at // 2 % BUCKETS, bool(at % 2), int(n), *rest)
-        for at, n, *rest in zip(cells.tolist(), *(one.tolist() for one in sums), strict=True)
-    ]  # fmt: skip

@@ -9,12 +9,11 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.dataops.state.rows import Row
 
 from .class_words import class_word
-from .measures import Floats
+from .cube import Floats, distinct, summed
 from .stated_values import OTHERS
 
 
@@ -36,34 +35,26 @@ def answer_rows(
     is_first
         Whether a minute meets, in some group with some answer, an entity for the first time.
     """
-    cells: dict[tuple[int, str, str, str], int] = {}
-    places: list[int] = []
+    cells: list[tuple[int, str, str, str]] = []
     weights: list[float] = []
-    owners: dict[tuple[int, str | None, int], None] = {}
+    firsts: list[bool] = []
     classes: dict[str, str] = {}
     for at, (groups, predicted, is_other, entity, weight) in enumerate(records):
         if groups is None or predicted is None:
             continue
         if predicted not in classes:
             classes[predicted] = class_word(predicted)
-        name = OTHERS if is_other else classes[predicted]
-        place = cells.setdefault((minutes[at], versions[at], groups, name), len(cells))
-        places.append(place)
+        version, answer = versions[at], OTHERS if is_other else classes[predicted]
+        cells.append((minutes[at], version, groups, answer))
         weights.append(weight)
-        owners[place, entity, -1 if entity is not None else at] = None
-    if not cells:
-        return []
-    keys = list(cells)
-    firsts = np.zeros(len(keys), dtype=np.int64)
-    for place, entity, _ in owners:
-        minute, version, groups, answer = keys[place]
-        cell = "\0".join((version, groups, answer))
-        firsts[place] += entity is None or is_first(minute, cell, entity)
-    sums = _sums(np.array(places), np.ones(len(places)), np.array(weights), len(keys))
+        firsts.append(entity is None or is_first(minutes[at], "\0".join((version, groups, answer)), entity))
+    keys, place = distinct(cells)
+    stood_for = np.array(weights)
+    terms = (np.ones(len(cells)), np.array(firsts, dtype=np.float64), stood_for, stood_for * stood_for)
     return [
-        (model, minute, attribute, version, part, False, answer, "", False, int(n), first, *rest)
-        for (minute, version, groups, answer), first, (n, *rest) in zip(
-            keys, firsts.tolist(), sums, strict=True
+        (model, minute, attribute, version, part, False, answer, "", False, int(n), int(first), *rest)
+        for (minute, version, groups, answer), (_, (n, first, *rest)) in zip(
+            keys, summed([place], terms), strict=True
         )
         for attribute, part in json.loads(groups).items()
     ]
@@ -83,21 +74,13 @@ def label_rows(
     cells
         Minute, judged version, ``groups``, answer, label and whether these are equal, of each record.
     """
-    known: dict[tuple[int, str, str | None, str, str, bool], int] = {}
-    place = np.array([known.setdefault(cell, len(known)) for cell in cells], dtype=np.int64)
+    known, place = distinct(cells)
+    terms = (sign, sign * weight, sign * weight * weight)
     return [
         (model, minute, attribute, version, part, True, answer, label, hit, int(n), 0, *rest)
-        for (minute, version, groups, answer, label, hit), (n, *rest) in zip(
-            known, _sums(place, sign, weight, len(known)), strict=True
+        for (minute, version, groups, answer, label, hit), (_, (n, *rest)) in zip(
+            known, summed([place], terms), strict=True
         )
         if groups is not None
         for attribute, part in json.loads(groups).items()
     ]
-
-
-def _sums(place: NDArray[np.int64], sign: Floats, weight: Floats, cells: int) -> list[tuple[float, ...]]:
-    """Number, weights and their squares by cell."""
-    terms = (sign, sign * weight, sign * weight * weight)
-    return list(
-        zip(*(np.bincount(place, weights=one, minlength=cells).tolist() for one in terms), strict=True)
-    )

@@ -5,6 +5,7 @@ those of an hour: both are known before any outcome of the next one. What a labe
 counts; corrections do not change the past that alarms read: until they come, the newest would seem worse.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from outrider.assertions.statistics.bets import weight_classes, weights_of
 from outrider.dataops.state.rows import add_to_rows, replace_rows
 from outrider.dataops.state.series_tables import LossBlock, LossCount
 
-from .measures import Floats, buckets_of
+from .cube import LOSSES, Floats
+from .measures import buckets_of
 from .minutes import HOUR_US
 
 BLOCK = 50
@@ -32,7 +34,6 @@ EFFECTIVE = 50.0
 QUANTILE = 0.9
 KEPT, MERGED_EVERY = 500, 100
 """Newest blocks that stay, and how often those before are put together."""
-_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +198,10 @@ def _merge(connection: Connection, model: str, version: str, until: int) -> None
     into = connection.exec_driver_sql(first, (model, version)).scalar()
     if into is None:
         return
-    where = f"model = ? AND version = ? AND block > {int(into)} AND block < {int(until)}"
-    connection.exec_driver_sql(
-        "INSERT INTO loss_count (model, version, block, slice, weight, bucket, records)"
-        f" SELECT model, version, {int(into)}, slice, weight, bucket, sum(records) FROM loss_count"
-        f" WHERE {where} GROUP BY model, version, slice, weight, bucket"
-        " ON CONFLICT DO UPDATE SET records = records + excluded.records",
-        (model, version),
-    )
-    for table in ("loss_count", "loss_block"):
-        connection.exec_driver_sql(f"DELETE FROM {table} WHERE {where}", (model, version))
+    given = {"model": model, "version": version, "into": into, "until": until}
+    where = "model = :model AND version = :version AND block > :into AND block < :until"
+    LOSSES.move(connection, {"block": ":into"}, where, given)
+    connection.exec_driver_sql(f"DELETE FROM loss_block WHERE {where}", given)
 
 
 def _store(
@@ -233,15 +228,11 @@ def _store(
 
 def _chances(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, float]:
     """Chance with which each record was chosen for a label, of those that were."""
-    found: dict[str, float] = {}
-    for start in range(0, len(ids), _CHUNK):
-        part = ids[start : start + _CHUNK]
-        query = (
-            "SELECT record_id, probability FROM label_request WHERE model = ?"
-            f" AND record_id IN ({', '.join('?' * len(part))})"
-        )
-        found |= {row[0]: row[1] for row in connection.exec_driver_sql(query, (model, *part))}
-    return found
+    query = (
+        "SELECT record_id, probability FROM label_request WHERE model = ?"
+        " AND record_id IN (SELECT value FROM json_each(?))"
+    )
+    return {row[0]: row[1] for row in connection.exec_driver_sql(query, (model, json.dumps(ids)))}
 
 
 def _hash(model: str, entity: str) -> str:

@@ -1,16 +1,14 @@
 """Histograms of measures per minute, exact in counts and totals."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from outrider.dataops.state.rows import Row
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from .cube import Floats, Integers, distinct, summed
 
 RATIO = 2.0 ** (1 / 8)
 """Between the bounds of a bucket: a quantile is off by less than 9 %, a mean and a count by nothing."""
@@ -18,8 +16,6 @@ LEAST = 1e-9
 """Smaller values are zero."""
 MOST = 1e100
 """Larger values count as this: sums stay finite, and what is taken off again leaves no NaN."""
-_WIDTH = 1 << 16
-"""More than there are buckets of doubles."""
 ONE = 1 + math.floor(8 * math.log2(1 / LEAST))
 """Bucket of 1.0: what holds or does not hold stands here or in bucket 0."""
 
@@ -32,6 +28,11 @@ class RecordKeys:
     slice: Sequence[str | None]
     minute_us: Integers
     weight: Floats
+
+    def parts(self) -> tuple[list[tuple[int, str, str]], Integers]:
+        """Distinct minutes, versions and slices, and the place of each record."""
+        found, place = distinct(zip(self.minute_us.tolist(), self.version, self.slice, strict=True))
+        return [(minute, version or "", part or "") for minute, version, part in found], place
 
 
 def buckets_of(values: Floats) -> Integers:
@@ -64,28 +65,12 @@ def measure_rows(model: str, measures: Mapping[str, Floats], keys: RecordKeys) -
     >>> measure_rows("m", {"error": np.array([0.0, 1.0, 1.0])}, keys)
     [('m', 'error', 0, '1', '', 0, 1, 1.0, 1.0, 0.0), ('m', 'error', 0, '1', '', 240, 2, 2.0, 2.0, 2.0)]
     """
-    parts: dict[Row, int] = {}
-    columns = zip(keys.minute_us.tolist(), keys.version, keys.slice, strict=True)
-    place = np.array([parts.setdefault(part, len(parts)) for part in columns], dtype=np.int64)
-    names = [(minute, version or "", part or "") for minute, version, part in parts]
-    return [
-        row for name, values in measures.items() for row in _rows(model, name, values, keys, names, place)
-    ]
-
-
-def _rows(
-    model: str, measure: str, values: Floats, keys: RecordKeys, names: Sequence[Row], place: Integers
-) -> Iterator[Row]:
-    known = np.isfinite(values)
-    if not known.any():
-        return
-    own, weight = np.clip(values[known], -MOST, MOST), keys.weight[known]
-    bucket = buckets_of(own)
-    cells, at = np.unique(place[known] * _WIDTH + bucket + _WIDTH // 2, return_inverse=True)
-    sums = [
-        np.bincount(at, weights=one).tolist()
-        for one in (np.ones(len(at)), weight, weight * weight, weight * own)
-    ]
-    for cell, records, *rest in zip(cells.tolist(), *sums, strict=True):
-        part, number = divmod(cell, _WIDTH)
-        yield (model, measure, *names[part], number - _WIDTH // 2, int(records), *rest)
+    parts, place = keys.parts()
+    found: list[Row] = []
+    for name, values in measures.items():
+        known = np.isfinite(values)
+        own, weight = np.clip(values[known], -MOST, MOST), keys.weight[known]
+        terms = (np.ones(len(own)), weight, weight * weight, weight * own)
+        for (at, bucket), (records, *rest) in summed([place[known], buckets_of(own)], terms):
+            found.append((model, name, *parts[at], bucket, int(records), *rest))
+    return found

@@ -19,9 +19,10 @@ from outrider.dataops.state.series_tables import GroupCount, MeasureCount, Outco
 from .champions import read_borders, version_at
 from .class_scores import score_rows
 from .class_words import NUMBER, class_word
+from .cube import LABELLED, Floats, distinct, summed
 from .groups import label_rows
 from .losses import FirstOutcome, count_losses
-from .measures import Floats, RecordKeys, measure_rows
+from .measures import RecordKeys, measure_rows
 from .minutes import MINUTE_US, minute_of, minutes_of
 from .stated_values import OTHERS
 from .targets import declared_number
@@ -194,18 +195,20 @@ def count_changes(
     )
     outcomes = outcomes_of(rows, declared_number(connection, model))
     add_to_rows(connection, OutcomeCount, _outcome_rows(model, outcomes, rows, keys, sign))
-    add_to_rows(connection, GroupCount, _group_rows(model, outcomes, rows, keys, sign))
+    cells = [
+        (minute, version, row.groups, one.predicted, one.label, one.hit)
+        for minute, version, row, one in zip(keys.minute_us.tolist(), versions, rows, outcomes, strict=True)
+    ]
+    add_to_rows(connection, GroupCount, label_rows(model, cells, sign=sign, weight=keys.weight))
     scores, labels = [row.class_scores for row in rows], [one.label for one in outcomes]
     add_to_rows(connection, ScoreCount, score_rows(model, scores, labels, keys, sign, classes))
     _measure(connection, model, outcomes, keys, sign)
     _delays(connection, model, [row for row in new if row.id not in before])
     first = [at for at in range(len(gone), len(rows)) if rows[at].id not in before]
     count_losses(connection, model, (_first(rows[at], versions[at], outcomes[at], keys, at) for at in first))
-    empty = "DELETE FROM {} WHERE model = ? AND records = 0 AND minute_us IN ({})"
     if gone:
-        for part, marks in _parts(sorted(set(keys.minute_us[: len(gone)].tolist()))):
-            for table in ("outcome_count", "measure_count", "group_count", "score_count"):
-                connection.exec_driver_sql(empty.format(table, marks), (model, *part))
+        for cube in LABELLED:
+            cube.drop_empty(connection, model, keys.minute_us[: len(gone)].tolist())
 
 
 def _first(row: LabelledRow, version: str, outcome: LabelOutcome, keys: RecordKeys, at: int) -> FirstOutcome:
@@ -246,44 +249,15 @@ def _outcome_rows(
     sure = np.array([np.nan if row.confidence is None else row.confidence / SCALE for row in rows])
     hit = np.array([one.hit for one in outcomes], dtype=np.float64)
     bucket = np.where(np.isnan(sure), -1, np.minimum(sure * CONFIDENCES + 1e-9, CONFIDENCES - 1))
-    cells: dict[Row, int] = {}
-    columns = (keys.minute_us.tolist(), keys.version, keys.slice, outcomes, bucket.astype(int).tolist())
-    place = np.array([cells.setdefault(key, len(cells)) for key in zip(*columns, strict=True)])
+    parts, own = keys.parts()
+    cells, place = distinct(zip(own.tolist(), outcomes, bucket.astype(int).tolist(), strict=True))
     weight = sign * keys.weight
-    sums = [
-        np.bincount(place, weights=one, minlength=len(cells)).tolist()
-        for one in (
-            sign,
-            weight,
-            weight * keys.weight,
-            weight * np.nan_to_num(sure),
-            weight * np.nan_to_num((sure - hit) ** 2),
-        )
-    ]
+    odds = np.nan_to_num((sure - hit) ** 2)
+    terms = (sign, weight, weight * keys.weight, weight * np.nan_to_num(sure), weight * odds)
     return [
-        (model, minute, version or "", part or "", one.predicted, one.label, one.hit, at, int(n), *rest)
-        for (minute, version, part, one, at), n, *rest in zip(cells, *sums, strict=True)
+        (model, *parts[part], one.predicted, one.label, one.hit, at, int(n), *rest)
+        for (part, one, at), (_, (n, *rest)) in zip(cells, summed([place], terms), strict=True)
     ]
-
-
-def _group_rows(
-    model: str,
-    outcomes: Sequence[LabelOutcome],
-    rows: Sequence[LabelledRow],
-    keys: RecordKeys,
-    sign: Floats,
-) -> list[Row]:
-    """Rows of ``group_count`` for the outcomes of records with groups."""
-    own = np.flatnonzero([row.groups is not None for row in rows])
-    minutes = keys.minute_us.tolist()
-    cells = [
-        (
-            *(minutes[at], keys.version[at] or "", rows[at].groups),
-            *(outcomes[at].predicted, outcomes[at].label, outcomes[at].hit),
-        )
-        for at in own.tolist()
-    ]
-    return label_rows(model, cells, sign=sign[own], weight=keys.weight[own])
 
 
 def _measure(

@@ -1,8 +1,6 @@
-"""Cache of dataset versions as Arrow files, made again when lost.
+"""Cache of dataset versions as Arrow files, rebuilt when lost.
 
-A file holds the rows of one version, or of one part, as an Arrow IPC stream. Its name is a digest of version
-and part, so that another content has another name. Nothing breaks when a file goes: who has it mapped keeps
-it, and the next one to open it makes it again.
+A name is a digest of version and part; readers keep a deleted file mapped.
 """
 
 import fcntl
@@ -18,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 FOLDER = "arrow"
-"""In the data folder, beside ``objects``."""
+"""In the data folder, next to ``objects``."""
 SUFFIX = ".arrow"
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """Last bytes of a whole Arrow IPC stream."""
@@ -26,8 +24,6 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 @dataclass(frozen=True, slots=True)
 class CachedRows:
-    """Rows that a file of the cache holds."""
-
     dataset: str
     number: int
     digest: str
@@ -37,22 +33,13 @@ class CachedRows:
 
     @property
     def name(self) -> str:
-        """Name of the file."""
         columns = None if self.columns is None else list(self.columns)
         key = json.dumps([self.dataset, self.number, self.digest, self.part, columns])
         return hashlib.sha256(key.encode()).hexdigest()[:40] + SUFFIX
 
 
 def cached(folder: Path, name: str, write: Callable[[BinaryIO], None]) -> Path:
-    """File of some rows, written where there is none that is whole.
-
-    Of several processes that ask at once, one writes.
-
-    Parameters
-    ----------
-    name
-        Of the file, another one for other content.
-    """
+    """File of some rows; of several processes one writes."""
     path = folder / name
     if not _is_whole(path):
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +51,6 @@ def cached(folder: Path, name: str, write: Callable[[BinaryIO], None]) -> Path:
 
 
 def unused(folder: Path, *, older_than_s: float) -> list[Path]:
-    """Files of the cache that are unused, and leftovers of writers."""
     before = time.time() - older_than_s
     found = []
     for path in sorted(folder.glob("*")) if folder.is_dir() else ():

@@ -1,12 +1,10 @@
-"""Records as pandas frames whose times are UTC."""
-
 import pandas as pd
 
 from outrider.assertions import Batch
 
 
 def frame_of(batch: Batch) -> pd.DataFrame:
-    """Frame of a batch under full column names, times in UTC."""
+    """Full column names, times in UTC."""
     frame = batch.to_pandas()
     for column in ("ts", "received"):
         if column in frame:

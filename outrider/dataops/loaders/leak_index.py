@@ -1,9 +1,7 @@
 """Index of an object's rows for the search of leaks.
 
-A row has hashes of entity and inputs, and marks: 16 bits of each hash of its texts, or its places on random
-projections (:mod:`~outrider.dataops.datasets.near_texts`, :mod:`~outrider.dataops.datasets.near_values`). In
-each table of buckets the rows of one bucket stand beside each other. The index is a file of the Arrow cache,
-in shards of bounded size: made from the object alone, and made again when lost.
+A row has hashes of entity and inputs, and marks: 16 bits of each text hash, or positions on random
+projections. Rows of a bucket are adjacent. The index is an Arrow file in shards, rebuilt when lost.
 """
 
 import hashlib
@@ -33,11 +31,10 @@ SHARD_ROWS = 32_768
 SAMPLE_ROWS, LEAST_SAMPLE = 2000, 100
 """Rows of an object that are kept to measure spreads: one in ten, within these bounds."""
 REACH = 8
-"""Candidates of a row on each side in a bucket."""
 WIDTH, ROOM = 9.0, 1.5
-"""Side of a cell in the largest distance of near-duplicates, and how much larger that may grow."""
+"""Cell size in largest distances of near-duplicates, and the growth of spreads it allows."""
 STEPS = 64
-"""Places in a cell."""
+"""Positions in a cell."""
 _FORMAT = 1
 _PLACE = np.uint64(16)
 """Bits of a bucket's key that order its rows."""
@@ -46,56 +43,38 @@ _STEP_PAIRS = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Rows as an index has them."""
-
     marks: NDArray[np.uint16]
     """Shape (rows, marks)."""
     buckets: UInts
-    """Shape (rows, tables): 48 bits of the bucket, 16 of the place in it; 0 for none."""
+    """Shape (rows, tables): 48 bits of the bucket, 16 of the position in it; 0 for none."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedObject:
-    """Object and columns of an index."""
-
     sha256: str
     schema: pa.Schema
-    """Columns of the rows to index, with ``id``."""
     prose: frozenset[str]
     model: str
 
     @property
     def inputs(self) -> list[str]:
-        """Full names of the inputs."""
         return [name for name in self.schema.names if name.startswith("inputs.")]
 
     @property
     def name(self) -> str:
-        """Name of the file."""
         columns = [[field.name, str(field.type)] for field in self.schema]
         key = json.dumps([_FORMAT, self.sha256, columns, sorted(self.prose)])
         return "leaks-" + hashlib.sha256(key.encode()).hexdigest()[:40] + ".arrow"
 
 
 class Shard:
-    """Rows of an index, mapped.
-
-    Parameters
-    ----------
-    start
-        Row of the object where it begins.
-    """
-
     def __init__(self, batch: pa.RecordBatch, start: int) -> None:
         self._batch, self.start, self.rows = batch, start, batch.num_rows
         self.units, self.digests = self._column("unit"), self._column("digest")
         self.entities = np.where(self._column("has_entity"), self.units, np.uint64(0))
 
     def equal(self, kind: str, wanted: UInts) -> Rows:
-        """Rows with one of some units or digests.
-
-        These are sorted, none of them 0.
-        """
+        """``wanted`` is sorted and without 0."""
         keys, order = self._column(f"{kind}_sorted"), self._column(f"{kind}_order")
         first, last = (np.searchsorted(keys, wanted, side=side) for side in ("left", "right"))
         held = np.flatnonzero(last > first)
@@ -105,11 +84,9 @@ class Shard:
 
     @property
     def tables(self) -> int:
-        """Number of tables of buckets."""
         return sum(name.startswith("bucket_") for name in self._batch.schema.names)
 
-    def beside(self, table: int, asked: UInts) -> tuple[Rows, Rows]:
-        """Pairs of asking rows and rows beside them in their bucket."""
+    def neighbours(self, table: int, asked: UInts) -> tuple[Rows, Rows]:
         keys, order = self._column(f"bucket_{table}"), self._column(f"order_{table}")
         at = np.searchsorted(keys, asked)
         after, before = keys[np.minimum(at, len(keys) - 1)], keys[np.maximum(at - 1, 0)]
@@ -123,7 +100,6 @@ class Shard:
         return rows[found], order[inside[found, step]].astype(np.intp)
 
     def marks(self, rows: Rows) -> NDArray[np.uint16]:
-        """Marks of some rows."""
         column = self._batch.column("marks")
         found: NDArray[np.uint16] = column.values.to_numpy().reshape(self.rows, -1)[rows]
         return found
@@ -135,8 +111,6 @@ class Shard:
 
 
 class LeakIndex:
-    """Index of an object, mapped."""
-
     def __init__(self, path: Path, model: str) -> None:
         with pa.memory_map(str(path)) as mapped, pa.ipc.open_stream(mapped) as reader:
             table = reader.read_all()
@@ -148,12 +122,10 @@ class LeakIndex:
             Shard(batch, start) for batch, start in zip(table.to_batches(), starts[:-1], strict=True)
         ]
         self.rows = int(starts[-1])
-        self.sampled = np.frombuffer(facts[b"sampled"], dtype="<i8").astype(np.intp)
-        """Rows of the object that are in the sample."""
+        self.sampled = np.frombuffer(facts[b"sampled"], dtype="<i8").astype(np.intp)  # rows of the object
 
     @cached_property
     def sample(self) -> Batch:
-        """Some rows of the object."""
         with pa.ipc.open_stream(pa.py_buffer(self._sample)) as reader:
             return Batch.from_arrow(reader.read_all(), model=self._model)
 
@@ -161,15 +133,7 @@ class LeakIndex:
 def open_index(
     cache: Path, of: IndexedObject, data: memoryview, rows: int, *, grid: Mapping[str, float] | None = None
 ) -> LeakIndex:
-    """Index of an object's rows, made where there is none.
-
-    Parameters
-    ----------
-    data, rows
-        Content of the object, and its number of rows.
-    grid
-        Spread of each column for an index that is made now; by default those of the object.
-    """
+    """``grid``: spreads for a new index; the object's by default."""
 
     def write(file: BinaryIO) -> None:
         _write(file, of, data, rows, grid)
@@ -178,7 +142,6 @@ def open_index(
 
 
 def marks_of(side: LeakSide, grid: Mapping[str, float]) -> Marks:
-    """Marks of the rows of a side."""
     if side.prose:
         return _text_marks(side)
     if grid:
@@ -187,10 +150,7 @@ def marks_of(side: LeakSide, grid: Mapping[str, float]) -> Marks:
 
 
 def likeness(one: NDArray[np.uint16], other: NDArray[np.uint16], *, is_text: bool) -> NDArray[np.float64]:
-    """Likeness of each pair by its marks.
-
-    -inf where a pair is too far apart.
-    """
+    """Likeness of each pair by marks; -inf if too far apart."""
     found = np.empty(len(one))
     for start in range(0, len(one), _STEP_PAIRS):
         ours, theirs = one[start : start + _STEP_PAIRS], other[start : start + _STEP_PAIRS]

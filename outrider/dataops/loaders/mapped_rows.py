@@ -1,4 +1,4 @@
-"""Rows of a dataset version by place, in a mapped file."""
+"""Rows of a dataset version by position, in a mapped file."""
 
 import mmap
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ Values: TypeAlias = NDArray[Any] | list[Any]
 
 
 MAPPED_BYTES = 32 * 2**20
-"""Pages of a file that stay in memory beside what is gathered from it, about."""
+"""Approximate most bytes of mapped pages that stay in memory."""
 _READ_BYTES = 65_536
 """Bytes that the kernel maps for a read at one place."""
 
@@ -120,10 +120,7 @@ class MappedRows:
         return found
 
     def gather(self, places: NDArray[np.int64]) -> pa.Table:
-        """Gather rows by place into an Arrow table of one batch.
-
-        In the order asked for. Of a large file no more than about :data:`MAPPED_BYTES` stay in memory.
-        """
+        """Rows in the order of ``places``, in bounded memory."""
         chunk = np.searchsorted(self._starts, places, side="right") - 1
         order = np.argsort(places, kind="stable")  # pages of the file are read once, in order
         ends = np.searchsorted(places[order], [*self._starts[1:], len(self)])
@@ -144,14 +141,10 @@ class MappedRows:
 
     @property
     def file_bytes(self) -> int:
-        """Size of the mapped file."""
         return len(self._map)
 
     def release(self) -> None:
-        """Give mapped pages back to the system.
-
-        The next read maps pages again.
-        """
+        """Return mapped pages to the system until the next read."""
         self._map.madvise(mmap.MADV_DONTNEED)
 
     def to_pandas(self) -> "pd.DataFrame":

@@ -7,7 +7,6 @@ from outrider.assertions.batch.columns import is_tensor, list_array, to_tensor
 
 
 def nested_type(kind: pa.DataType) -> pa.DataType:
-    """Type of :func:`nested_lists`."""
     if not is_tensor(kind):
         return kind
     nested = kind.value_type
@@ -17,7 +16,6 @@ def nested_type(kind: pa.DataType) -> pa.DataType:
 
 
 def nested_lists(column: pa.Array) -> pa.Array:
-    """Tensors as nested lists."""
     if not is_tensor(column.type):
         return column
     values = to_tensor(column, "a tensor", 0)

@@ -1,7 +1,7 @@
-"""Columns of a mapped Arrow file as places of their values.
+"""Columns of a mapped Arrow file, read by offset.
 
-Arrow lays every buffer of a file at a multiple of 8 bytes from its beginning, so that the whole file is also
-an array of any kind of numbers, and a row of whatever batch is one index into it.
+Arrow aligns every buffer to 8 bytes, so the whole file is an array of any type of numbers, and a row of any
+batch is one index into it.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,11 @@ Places = NDArray[np.int64]
 
 
 class PlacedColumn(Protocol):
-    """Column that is read by batch and row of the batch."""
-
-    def take(self, batch: Places, row: Places) -> NDArray[Any] | list[Any]:
-        """Values of some rows, in their order."""
+    def take(self, batch: Places, row: Places) -> NDArray[Any] | list[Any]: ...
 
 
 def placed_column(file: pa.Buffer, kind: pa.DataType, chunks: Sequence[pa.Array]) -> PlacedColumn | None:
-    """Column of a mapped file by places.
-
-    None where its values are neither of one width nor texts.
-    """
+    """None if values are neither of one width nor texts."""
     if (array := _array_type(kind)) is not None:
         return _FixedColumn.of(file, chunks, array)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -38,11 +32,9 @@ def placed_column(file: pa.Buffer, kind: pa.DataType, chunks: Sequence[pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class _Validity:
-    """Validity of the rows of a column."""
-
     bits: NDArray[np.uint8]
     firsts: Places
-    """Bit of the file with the first row of each batch; -1 where all rows are valid."""
+    """Bit of the file with the first row of each batch; -1 if all rows are valid."""
 
     @classmethod
     def of(cls, file: pa.Buffer, arrays: Sequence[pa.Array]) -> "_Validity":
@@ -54,7 +46,6 @@ class _Validity:
         return cls(np.frombuffer(file, np.uint8), np.array(firsts, np.int64))
 
     def nulls(self, batch: Places, row: Places) -> NDArray[np.bool_] | None:
-        """Mask of null rows; None where there is none."""
         first = self.firsts[batch]
         some = first >= 0
         if not some.any():
@@ -66,12 +57,9 @@ class _Validity:
 
 @dataclass(frozen=True, slots=True)
 class _FixedColumn:
-    """Column of values of one width."""
-
     file: NDArray[Any]
-    """All of the file as values of this kind; bytes of truth values."""
+    """The whole file as values of this type; as bytes for truth values."""
     firsts: Places
-    """Place of the first value of each batch."""
     validity: _Validity
     shape: tuple[int, ...]
     is_bool: bool
@@ -111,16 +99,10 @@ class _FixedColumn:
 
 @dataclass(frozen=True, slots=True)
 class _TextColumn:
-    """Column of texts."""
-
     bytes: NDArray[np.uint8]
-    """All of the file."""
     offsets: NDArray[Any]
-    """All of the file as offsets."""
     firsts: Places
-    """Place of the first offset of each batch."""
     data: Places
-    """Place of the first byte of each batch's texts."""
     validity: _Validity
 
     @classmethod
@@ -168,12 +150,11 @@ def _bits(bits: NDArray[np.uint8], at: Places) -> NDArray[np.bool_]:
 
 
 def _as(file: pa.Buffer, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The whole file as values of a kind."""
     return np.frombuffer(file, np.uint8)[: file.size // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
 def _array_type(kind: pa.DataType) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Numpy type and shape of a column's values, None where they are not of one width."""
+    """Numpy type and shape of a column's values, None if not of one width."""
     if is_tensor(kind):
         inner = _array_type(kind.value_type)
         return None if inner is None or inner[0] == np.bool_ else (inner[0], tuple(kind.shape))

@@ -1,4 +1,4 @@
-"""Rows of a dataset version for torch: by place, or streamed."""
+"""Rows of a dataset version for torch: by position, or streamed."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -13,16 +13,12 @@ TorchBatch: TypeAlias = dict[str, Any]
 
 
 class PlacedRows(Protocol):
-    """Rows that are read by place, such as `outrider.dataops.loaders.mapped_rows.MappedRows`."""
-
     @property
-    def digest(self) -> str:
-        """Digest of the version."""
+    def digest(self) -> str: ...
 
     def __len__(self) -> int: ...
 
-    def take(self, places: Sequence[int] | NDArray[np.int64]) -> dict[str, NDArray[Any] | list[Any]]:
-        """Rows by place, column by column."""
+    def take(self, places: Sequence[int] | NDArray[np.int64]) -> dict[str, NDArray[Any] | list[Any]]: ...
 
 
 class TorchRows(Dataset[TorchBatch]):
@@ -49,7 +45,6 @@ class TorchRows(Dataset[TorchBatch]):
         return tensors(self.rows.take(index))
 
     def __getitems__(self, index: Sequence[int]) -> list[TorchBatch]:
-        """Rows for a loader that puts batches together itself."""
         found = tensors(self.rows.take(index))
         return [{name: value[row] for name, value in found.items()} for row in range(len(index))]
 
@@ -157,16 +152,13 @@ class RowStream(IterableDataset[TorchBatch]):
         self._epoch, self._batch = self._epoch + 1, 0
 
     def _batches(self, first: int, step: int) -> Iterator[TorchBatch]:
-        """Every ``step``-th batch of the epoch from the next one on, beginning with the ``first``."""
+        """Every ``step``-th batch of the rest of the epoch, starting with the ``first``."""
         mine = self._order()[self._rank :: self._ranks][: len(self.rows) // self._ranks]
         for batch in range(self._batch + first, len(self), step):
             yield tensors(self.rows.take(mine[batch * self._batch_rows : (batch + 1) * self._batch_rows]))
 
     def _order(self) -> NDArray[np.int64]:
-        """Places of all rows in the order of this epoch.
-
-        Sorted by the numbers of a counter-based generator, which are the same in every release of numpy.
-        """
+        """Counter-based, so equal in every release of numpy."""
         if not self._shuffle:
             return np.arange(len(self.rows))
         generator = np.random.Philox(key=np.array([self._seed, self._epoch], np.uint64))
@@ -174,7 +166,6 @@ class RowStream(IterableDataset[TorchBatch]):
 
 
 def tensors(columns: dict[str, NDArray[Any] | list[Any]]) -> TorchBatch:
-    """Columns as tensors; texts and lists stay lists."""
     return {name: value if isinstance(value, list) else _tensor(value) for name, value in columns.items()}
 
 

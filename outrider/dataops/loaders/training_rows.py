@@ -11,16 +11,13 @@ from outrider.dataops.payloads.objects import CorruptObject, ObjectStore
 from outrider.errors import Erased, NotFound
 
 REFERENCE_ROWS = 65_536
-"""Rows of a dataset version that bins are fitted on, at most: its first."""
+"""Most rows of a dataset version that bins are fitted on: its first."""
 
 
 def training_rows(
     engine: Engine, objects: ObjectStore, model: str, *, least: int
 ) -> tuple[str, Batch] | None:
-    """Name and first rows of the champion's newest dataset version.
-
-    None where none is known, or the version has fewer than ``least`` rows.
-    """
+    """None if unknown, or fewer than ``least``."""
     with engine.connect() as connection:
         champion = registry.champion(connection, model)
         if champion is None:
@@ -39,10 +36,9 @@ def training_rows(
 
 
 def _first(rows: Scan, model: str) -> Batch | None:
-    """First ``REFERENCE_ROWS`` of a scan or fewer; None of an empty one."""
     found: list[Batch] = []
     for piece in rows:
-        left = REFERENCE_ROWS - sum(one.rows for one in found)
+        left = REFERENCE_ROWS - sum(batch.rows for batch in found)
         found.append(Batch.from_arrow(piece.slice(0, left), model=model))
         if piece.num_rows >= left:
             break

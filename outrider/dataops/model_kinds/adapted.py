@@ -16,15 +16,10 @@ from .runner import EncodedRows, Runner, Tensors
 
 
 class AdaptedRunner:
-    """A base and one adapter.
+    """Base and one adapter.
 
-    The base's module stays as it is, so that the engine can lay several adapters over one base; by itself,
-    the adapter is laid over it when it first runs.
-
-    Attributes
-    ----------
-    base
-        What encodes, runs and decodes; its module may share its parameters with others.
+    The base's module is unchanged, so that the engine can share it among adapters; alone, the adapter is
+    applied at the first run.
     """
 
     def __init__(self, base: Runner, adapter: Adapter) -> None:
@@ -44,7 +39,6 @@ class AdaptedRunner:
 
     @property
     def device(self) -> torch.device:
-        """Device of the base."""
         return self.base.device
 
     @device.setter
@@ -53,28 +47,18 @@ class AdaptedRunner:
         self._laid = None
 
     def encode(self, batch: Batch, /) -> EncodedRows:
-        """Records as tensors on the CPU."""
         return self.base.encode(batch)
 
     def run(self, tensors: Tensors, /) -> Tensors:
-        """Raw answers of the base with its adapter."""
         mixture, runner = self._mixture()
         rows = len(next(iter(tensors.values())))
         mixture.begin(rows, [VariantSpan(0, 0, rows)])
         return narrowed(runner.run(tensors), mixture.width(0))
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Outputs by field."""
         return self.base.decode(answers)
 
     def check(self) -> None:
-        """Refuse an adapter that does not fit.
-
-        Raises
-        ------
-        ConfigError
-            Naming the layer.
-        """
         Mixture(self.base.module, [self.adapter], is_stacked=False)  # no copy is made, and nothing kept
 
     def _mixture(self) -> tuple[Mixture, Runner]:
@@ -85,7 +69,6 @@ class AdaptedRunner:
 
 
 def with_module(runner: Runner, module: torch.nn.Module) -> Runner:
-    """The same runner over another module."""
     made = copy.copy(runner)
     made.module = module
     return made
@@ -100,18 +83,11 @@ def narrowed(answers: Tensors, width: tuple[int, int] | None) -> Tensors:
 
 
 def base_of(runner: Runner) -> Runner:
-    """The runner of the base, for one with an adapter; else itself."""
     return runner.base if isinstance(runner, AdaptedRunner) else runner
 
 
 def refuse_idle(mixture: Mixture, names: str) -> None:
-    """Raise where adapter layers have not run: the base answered.
-
-    Raises
-    ------
-    ConfigError
-        If there are such layers.
-    """
+    """``ConfigError`` if adapter layers did not run, as the base answered."""
     if idle := mixture.idle():
         raise ConfigError(
             f"{names}: {idle[0]} and {len(idle) - 1} more have an adapter and were not called in a pass; the "

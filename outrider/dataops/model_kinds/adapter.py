@@ -29,12 +29,7 @@ _UNSUPPORTED = (
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """LoRA term of one layer: ``y += x @ down.T @ up.T``.
-
-    References
-    ----------
-    Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022, eq. 3.
-    """
+    """LoRA term of one layer: ``y += x @ down.T @ up.T``. Hu et al., ICLR 2022, eq. 3."""
 
     down: torch.Tensor
     """``lora_A``: shape (r, in), for a convolution (r, in, …), for an embedding (r, words)."""
@@ -44,38 +39,23 @@ class LowRank:
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A trained adapter, on the CPU.
-
-    References
-    ----------
-    Li and Liang, "Prefix-Tuning: Optimizing Continuous Prompts for Generation", ACL 2021.
-    """
-
     name: str
-    """Its folder, for messages."""
     low_rank: Mapping[str, LowRank] = field(default_factory=dict)
     """By dotted name of the layer in the base."""
     replaced: Mapping[str, torch.Tensor] = field(default_factory=dict)
-    """Tensors that stand in the place of the base's: heads (``modules_to_save``) and biases."""
+    """Tensors that replace the base's: heads (``modules_to_save``) and biases."""
     prefix: torch.Tensor | None = None
-    """Keys and values that every attention layer sees before those of the text, shape (tokens, 2 * layers,
-    key heads, width of a head); None for LoRA."""
+    """Keys and values before those of the text in every attention layer, shape (tokens, 2 * layers, key
+    heads, width of a head), after Li and Liang, "Prefix-Tuning", ACL 2021; None for LoRA."""
 
     @property
     def tensors(self) -> list[torch.Tensor]:
-        """All tensors of the adapter."""
         low = [tensor for pair in self.low_rank.values() for tensor in (pair.down, pair.up)]
         return [*low, *self.replaced.values(), *([] if self.prefix is None else [self.prefix])]
 
 
 def read_adapter(folder: Path) -> Adapter:
-    """Read the adapter of a PEFT folder, without PEFT.
-
-    Raises
-    ------
-    ConfigError
-        If files are missing or are no adapter, or the adapter is of a kind that is not LoRA or prefix tuning.
-    """
+    """Read LoRA or a prefix, without PEFT."""
     config, tensors = _config(folder), _tensors(folder)
     kind = config.get("peft_type")
     if kind == "LORA":
@@ -162,7 +142,7 @@ def _pair(folder: Path, name: str, roles: Mapping[str, torch.Tensor], config: Ma
 
 
 def _of_layer(named: Mapping[str, float], layer: str, default: float) -> float:
-    """Value of the first name that ends a layer's at a dot, as PEFT; behind ``^`` all of it."""
+    """Value of the first name that ends the layer's at a dot, as PEFT; after ``^`` of the whole name."""
     found, end = {f"^{layer}", layer} & named.keys(), layer
     while end := end.partition(".")[2]:
         if end in named:

@@ -17,31 +17,21 @@ class VariantSpan:
 
 
 KEPT = 64
-"""Mixtures whose tensors on the device are kept: a captured pass of one adapter goes on reading them, and
-such passes come in fewer sizes than these."""
+"""Mixtures whose tensors on the device are kept: captured passes go on reading them, in fewer sizes than
+these."""
 
 
 @dataclass(slots=True)
 class _OnDevice:
-    """Tensors that layers read on the device of one mixture."""
-
     of_rows: torch.Tensor | None = None
     ends: dict[int, torch.Tensor] = field(default_factory=dict)
 
 
 class Mixing:
-    """Cuts of the batch under way, shared by a module's layers.
+    """Spans of the running batch, shared by a module's layers.
 
-    Tensors inside a module have the rows of the batch as their first dimension, or rows times positions with
-    the positions of a row side by side. Layers that see rows in another order (experts that collect their
-    tokens) cannot run mixed.
-
-    Attributes
-    ----------
-    entered
-        Layers that have run since it was emptied.
-    rows
-        Records of the batch.
+    The first dimension of tensors inside a module is rows, or rows times adjacent positions; experts that
+    collect their tokens cannot run mixed. ``entered`` are layers that have run.
     """
 
     def __init__(self, variants: int) -> None:
@@ -54,10 +44,7 @@ class Mixing:
         self._scratch = torch.empty(0)
 
     def begin(self, rows: int, cuts: Sequence[VariantSpan]) -> None:
-        """Cuts of the batch that comes next, by its rows.
-
-        They follow each other in the order of the variants, the base behind them, and cover the batch.
-        """
+        """Spans in the order of variants, the base last, covering the batch."""
         self.rows = rows
         mixture = tuple(cuts)
         self._cuts = {rows: mixture}
@@ -67,27 +54,17 @@ class Mixing:
             self._kept.popitem(last=False)
 
     def begin_indexed(self, of_rows: torch.Tensor, ends: torch.Tensor) -> None:
-        """Begin a batch whose layers read only assignment tensors on device.
+        """Begin a batch by tensors on the device.
 
-        Parameters
-        ----------
-        of_rows : shape (rows,), int64
-            Variant of each row; the number of variants stands for the base.
-        ends : shape (variants + 1,), int32
-            Row at which each variant ends.
+        ``of_rows`` is the variant of each row, int64 (``variants`` for the base), ``ends`` the end of each
+        variant, shape (variants + 1,), int32.
         """
         self.rows = len(of_rows)
         self._cuts.clear()
         self._there = _OnDevice(of_rows, {self.rows: ends})
 
     def enter(self, layer: torch.nn.Module, x: torch.Tensor) -> None:
-        """Note that a layer runs, and check its input.
-
-        Raises
-        ------
-        RuntimeError
-            If the first dimension is no multiple of the rows: the tensor is then not laid out by rows.
-        """
+        """``RuntimeError`` if a tensor is not laid out by rows."""
         self.entered.add(layer)
         if len(x) % self.rows:
             raise RuntimeError(
@@ -96,7 +73,7 @@ class Mixing:
             )
 
     def cuts(self, positions: int) -> tuple[VariantSpan, ...]:
-        """Cuts of as many positions, a multiple of the rows."""
+        """Spans of ``positions``, a multiple of the rows."""
         found = self._cuts.get(positions)
         if found is None:
             each = positions // self.rows
@@ -107,7 +84,7 @@ class Mixing:
         return found
 
     def of_rows(self, device: torch.device) -> torch.Tensor:
-        """Variant of each row, shape (rows,); their number for the base."""
+        """Variant of each row, ``variants`` for the base."""
         there = self._there
         if there.of_rows is None:
             found = torch.empty(self.rows, dtype=torch.int64)
@@ -117,7 +94,7 @@ class Mixing:
         return there.of_rows
 
     def ends(self, positions: int, device: torch.device) -> torch.Tensor:
-        """Ends of variants, then the base: shape (variants + 1,), int32."""
+        """Ends of variants, then of the base: shape (variants + 1,), int32."""
         known = self._there.ends
         if self.rows not in known:
             stops = {cut.variant: cut.stop for cut in self._cuts[self.rows]}
@@ -130,7 +107,7 @@ class Mixing:
         return known[positions]
 
     def scratch(self, size: int, like: torch.Tensor) -> torch.Tensor:
-        """Room for ``size`` numbers that layers overwrite in turn."""
+        """Buffer of ``size`` numbers that layers overwrite in turn."""
         if len(self._scratch) < size or self._scratch.dtype != like.dtype:
             self._scratch = like.new_empty(size)
         return self._scratch[:size]

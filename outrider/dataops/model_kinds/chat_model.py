@@ -7,8 +7,7 @@ none of a block gets one is it the model that fails.
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,57 +17,15 @@ from numpy.typing import NDArray
 from outrider.assertions import Batch
 from outrider.assertions.batch.columns import plain
 from outrider.assertions.texts.words import named
-from outrider.behavioral_tests import chat
-from outrider.dataops.state.in_threads import in_threads
+from outrider.behavioral_tests.asking.chat import ChatReply, ask_chat
+from outrider.behavioral_tests.asking.limits import RateLimit
+from outrider.behavioral_tests.asking.server import ModelServer, in_threads
 from outrider.errors import ConfigError, ServerError
 
-from .endpoint_line import Line, positive, watched
 from .source import Source
 
 FIELD = re.compile(r"\{inputs\.(\w+)\}")
 TASKS = ("classification", "generation", "other")
-TOLD = 300
-
-
-@dataclass(frozen=True, slots=True)
-class ChatReply:
-    """Reply for one record: a text, or the reason for none."""
-
-    text: str | None
-    error: str = ""
-
-
-class RequestRate:
-    """Rate limit in average records a second; more are not asked.
-
-    Examples
-    --------
-    >>> now = 0.0
-    >>> pace = RequestRate(2.0, clock=lambda: now)
-    >>> pace.take(5), pace.take(5)
-    (2, 0)
-    >>> now = 1.5
-    >>> pace.take(5)
-    2
-    """
-
-    def __init__(self, rows_per_s: float | None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rows_per_s
-        self._clock = clock
-        self._most = max(1.0, rows_per_s or 0.0)
-        self._left = self._most
-        self._at = clock()
-
-    def take(self, rows: int) -> int:
-        """Number of records that may be asked now."""
-        if self._rate is None:
-            return rows
-        now = self._clock()
-        self._left = min(self._most, self._left + (now - self._at) * self._rate)
-        self._at = now
-        taken = min(rows, int(self._left))
-        self._left -= taken
-        return taken
 
 
 class ChatModel:
@@ -79,18 +36,19 @@ class ChatModel:
     or among other words; others answer ``text`` (``options.output`` calls it something else).
     """
 
-    def __init__(self, source: Source, line: Line) -> None:
+    def __init__(self, source: Source, server: ModelServer) -> None:
         options = source.options
-        self._line = line
+        self._server = server
         self._inputs = source.inputs
         self._prompt = options.get("prompt")
         self._body = {"model": options.get("model", ""), "temperature": 0}
-        self._body["max_tokens"] = int(positive(options, "max_tokens", 256))
+        self._body["max_tokens"] = int(source.positive("max_tokens", 256))
         self._system = options.get("system")
         self._output = str(options.get("output", "text"))
-        self._parallel = int(positive(options, "parallel", 4))
+        self._parallel = int(source.positive("parallel", 4))
         self._classes = source.classes if source.task == "classification" else ()
-        self._pace = RequestRate(positive(options, "rows_per_s", 1.0) if "rows_per_s" in options else None)
+        rate = source.positive("rows_per_s", 1.0) if "rows_per_s" in options else None
+        self._limit = RateLimit(rate, burst=max(1.0, rate or 0.0))
         if source.task not in TASKS:
             raise ConfigError(f"task {', '.join(TASKS)} expected of {source.reference}, got {source.task}")
         if source.task == "classification" and not self._classes:
@@ -99,11 +57,10 @@ class ChatModel:
             raise ConfigError(f"{source.reference}: inputs or options.prompt expected, for the question")
 
     def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
-        """Answer every record that there is time for."""
         bodies = [self._body | {"messages": messages} for messages in self._messages(batch)]
-        replies: list[ChatReply] = watched(self._line, lambda: self._ask(bodies))
-        texts = np.array([one.text for one in replies], dtype=object)
-        errors = np.array([one.error for one in replies], dtype=object)
+        replies = self._server.watched(lambda: self._ask(bodies))
+        texts = np.array([reply.text for reply in replies], dtype=object)
+        errors = np.array([reply.why for reply in replies], dtype=object)
         if not self._classes:
             return {self._output: texts, "error": errors}
         labels = [None if text is None else class_of(text, self._classes) for text in texts]
@@ -113,7 +70,6 @@ class ChatModel:
         return {"label": np.array(labels, dtype=object), self._output: texts, "error": errors}
 
     def _messages(self, batch: Batch) -> list[list[dict[str, Any]]]:
-        """Messages of every record."""
         if self._prompt is None and self._inputs == ("messages",):
             return [self._talk(json.loads(value)) for value in _column(batch, "messages")]
         names = FIELD.findall(self._prompt) if self._prompt else self._inputs[:1]
@@ -125,10 +81,11 @@ class ChatModel:
         return [[*before, {"role": "user", "content": text}] for text in texts]
 
     def _talk(self, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Conversation, with ``options.system`` in place of its first system prompt, or in front."""
+        """Conversation with ``options.system`` in place of its first system prompt, or in front."""
         if not self._system:
             return messages
-        at = next((at for at, one in enumerate(messages) if one.get("role") in ("system", "developer")), None)
+        roles = [message.get("role") for message in messages]
+        at = next((at for at, role in enumerate(roles) if role in ("system", "developer")), None)
         if at is None:
             return [{"role": "system", "content": self._system}, *messages]
         return [*messages[:at], messages[at] | {"content": self._system}, *messages[at + 1 :]]
@@ -139,24 +96,18 @@ class ChatModel:
         return FIELD.sub(lambda field: values[field[1]], self._prompt)
 
     def _ask(self, bodies: Sequence[Mapping[str, Any]]) -> list[ChatReply]:
-        until = time.monotonic() + self._line.deadline_s
-        allowed = self._pace.take(len(bodies))
-        asked = in_threads(self._parallel, [partial(self._one, body, until) for body in bodies[:allowed]])
-        if asked and all(one.text is None for one in asked):
-            raise ServerError(asked[0].error)
-        return [*asked, *[ChatReply(None, "not asked: options.rows_per_s")] * (len(bodies) - allowed)]
-
-    def _one(self, body: Mapping[str, Any], until: float) -> ChatReply:
-        try:
-            return ChatReply(chat.text_of(self._line.post(body, until=until)))
-        except (ServerError, ValueError) as error:
-            return ChatReply(None, str(error)[:TOLD])
+        until = time.monotonic() + self._server.deadline_s
+        allowed = self._limit.take(len(bodies))
+        work = [partial(ask_chat, self._server, body, until=until) for body in bodies[:allowed]]
+        asked = in_threads(self._parallel, work)
+        if asked and all(reply.text is None for reply in asked):
+            raise ServerError(f"{self._server.name}: {asked[0].why}")
+        left_out = ChatReply("unasked", why="not asked: options.rows_per_s")
+        return [*asked, *[left_out] * (len(bodies) - allowed)]
 
 
 def class_of(text: str, classes: Sequence[int | str]) -> int | str | None:
-    """Class that a text names; None where there is none.
-
-    The whole text, else the only class among its words.
+    """Class that a text names: the whole text, else the only class among its words.
 
     Examples
     --------

@@ -13,15 +13,7 @@ Floats = NDArray[np.float32]
 
 
 def stacked(batch: Batch, inputs: Sequence[str]) -> Floats:
-    """Input matrix: one tensor column, or stacked numeric columns.
-
-    Shape (rows, …) of the tensor, else (rows, columns). Nulls are NaN in numbers and 0 in tensors.
-
-    Raises
-    ------
-    KeyError
-        If a column is missing; the message names it and those there are.
-    """
+    """One tensor column, or stacked numeric columns; nulls are NaN in numbers and 0 in tensors."""
     schema = batch.to_arrow().schema
     names = [f"inputs.{name}" for name in inputs]
     missing = [name for name in names if not batch.has(name)]
@@ -39,12 +31,11 @@ def stacked(batch: Batch, inputs: Sequence[str]) -> Floats:
 
 
 def classes_array(classes: Sequence[int | str]) -> NDArray[Any]:
-    """Classes by number of an output, texts as texts."""
+    """Classes by number of an output; texts make an array of objects."""
     return np.asarray(classes, dtype=object if any(isinstance(c, str) for c in classes) else None)
 
 
 def softmax(logits: NDArray[Any]) -> Floats:
-    """Probabilities of logits, shape (rows, classes)."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 

@@ -12,24 +12,22 @@ from outrider.errors import ConfigError
 from .source import KeptRole, Source
 
 COUNTED = (".json", ".txt", ".model", ".safetensors", ".jinja")
-"""Ends of the names of files of a model folder that decide what it answers."""
+"""Suffixes of files of a model folder that decide answers."""
 FOLDER, ADAPTER = "sha256", "adapter_sha256"
-"""Options that say what a folder and an adapter hold; checked whenever they are loaded."""
+"""Options with the digests of folder and adapter, checked whenever they are loaded."""
 ADAPTER_CONFIG = "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Content of a version beyond its source."""
-
     source: Source
-    """The source, with the digests of the folders that stay where they are."""
+    """With the digests of the folders that stay where they are."""
     digest: str
-    """SHA-256 of all that decides what it answers."""
+    """SHA-256 of all that decides answers."""
     kept: bytes | None = None
-    """Bytes for the object store; None where nothing of it is kept there, or it is kept already."""
+    """Bytes for the object store, if not there already."""
     weights: str | None = None
-    """SHA-256 of the kept bytes that the version is loaded from; None where it is loaded from elsewhere."""
+    """SHA-256 of the stored bytes that the version is loaded from, if any."""
 
 
 class NotThere(ConfigError):  # noqa: N818 - reads as the event it is
@@ -37,18 +35,7 @@ class NotThere(ConfigError):  # noqa: N818 - reads as the event it is
 
 
 def content_of(source: Source, folder: Path, weights: Path | str | None = None) -> Content:
-    """Read the files of a version.
-
-    Parameters
-    ----------
-    weights
-        Its weights where they are named apart: a file, or the digest of bytes that are kept already.
-
-    Raises
-    ------
-    NotThere
-        If a file is missing: training may write it yet.
-    """
+    """``weights``: a separate file, or the digest of stored bytes."""
     pinned = pin(source, folder)
     kept = None if isinstance(weights, str) else _kept(source, folder, weights)
     own = weights if isinstance(weights, str) else None if kept is None else hashlib.sha256(kept).hexdigest()
@@ -56,15 +43,6 @@ def content_of(source: Source, folder: Path, weights: Path | str | None = None) 
 
 
 def whole_digest(source: Source, weights: str | None) -> str:
-    """SHA-256 of everything that decides a version's answers.
-
-    Parameters
-    ----------
-    source
-        With the digests of its folders, kept ones or pinned.
-    weights
-        Digest of its weights, or of the file of a function.
-    """
     digests = [str(source.options[name]) for name in (FOLDER, ADAPTER) if name in source.options]
     digests += sorted(source.kept.values())
     digests = digests if weights is None else [weights, *digests]
@@ -74,15 +52,7 @@ def whole_digest(source: Source, weights: str | None) -> str:
 
 
 def keep_files(objects: ObjectStore, source: Source, files: Mapping[str, Path]) -> Source:
-    """Keep the files of a version; return the source that names them.
-
-    Files of a function are its artefacts; of a Hugging Face model an adapter or its whole folder.
-
-    Raises
-    ------
-    WrongFolder
-        If a name leads elsewhere, or a file is a link.
-    """
+    """Files are a function's artefacts, else an adapter or a whole folder."""
     role: KeptRole = "artefacts"
     if source.kind != "function":
         role = "adapter" if ADAPTER_CONFIG in files else "folder"
@@ -95,15 +65,6 @@ def keep_files(objects: ObjectStore, source: Source, files: Mapping[str, Path]) 
 
 
 def opened_source(source: Source, objects: LocalObjects, cache: Path) -> Source:
-    """Source with its kept folders opened on this disk.
-
-    Raises
-    ------
-    NotFound
-        If an object is lost.
-    CorruptObject
-        If an object is damaged.
-    """
     kept = dict(source.kept)
     if (digest := kept.pop("folder", None)) is not None:
         source = replace(source, reference=str(opened_folder(objects, digest, cache).absolute()))
@@ -116,15 +77,7 @@ def opened_source(source: Source, objects: LocalObjects, cache: Path) -> Source:
 
 
 def closed_source(made: Source, opened: Source, stored: Source) -> Source:
-    """Source of a version made from an opened one, with digests again.
-
-    Parameters
-    ----------
-    made
-        Of the new version: what it took over from ``opened`` is kept where that is.
-    opened, stored
-        Of the version that it was made from, as loaded and as registered.
-    """
+    """Inherited folders of an opened source as digests again."""
     kept: dict[KeptRole, str] = {}
     if "folder" in stored.kept and made.reference == opened.reference:
         made, kept = replace(made, reference=stored.reference), kept | {"folder": stored.kept["folder"]}
@@ -136,7 +89,7 @@ def closed_source(made: Source, opened: Source, stored: Source) -> Source:
 
 
 def pin(source: Source, folder: Path) -> Source:
-    """Source with digests of its folders, any that stands kept."""
+    """Source with digests of folders that are not stored."""
     options = dict(source.options)
     if source.kind == "hf" and "folder" not in source.kept:
         options.setdefault(FOLDER, folder_digest(folder / source.reference))
@@ -146,13 +99,6 @@ def pin(source: Source, folder: Path) -> Source:
 
 
 def check_pins(source: Source, folder: Path) -> None:
-    """Refuse folders that hold something else than the source says.
-
-    Raises
-    ------
-    ConfigError
-        Naming the folder, and what to do.
-    """
     pinned = [(FOLDER, source.reference), (ADAPTER, source.adapter)]
     for option, name in pinned:
         expected = source.options.get(option)
@@ -168,13 +114,7 @@ def check_pins(source: Source, folder: Path) -> None:
 
 
 def folder_digest(path: Path) -> str:
-    """SHA-256 of a folder's answer-deciding files, by name and content.
-
-    Raises
-    ------
-    NotThere
-        If there are none, or one cannot be read.
-    """
+    """SHA-256 of names and contents of files that decide answers."""
     files = sorted(file for file in path.glob("*") if file.suffix in COUNTED and file.is_file())
     if not files:
         raise NotThere(f"{path} does not exist, or holds no model")
@@ -190,7 +130,7 @@ def folder_digest(path: Path) -> str:
 
 
 def _kept(source: Source, folder: Path, weights: Path | None) -> bytes | None:
-    """Bytes for the object store: weights, an ONNX file, the file of a function."""
+    """Weights, an ONNX file, or the file of a function."""
     file = weights
     if source.kind == "torch" and file is None:
         raise ConfigError(f"{source.reference}: weights expected: a torch module needs a safetensors file")

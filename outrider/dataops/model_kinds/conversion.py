@@ -1,7 +1,6 @@
 """Checked conversion: fitted estimators to ONNX, torch modules to safetensors.
 
-Estimators come from code that the user names (``file.py:callable``), never from a pickle: reading one runs
-whatever code is in it.
+Estimators come from code (``file.py:callable``), never from a pickle, which runs whatever code is in it.
 """
 
 import importlib
@@ -30,27 +29,21 @@ TOLD = 300
 
 @dataclass(frozen=True, slots=True)
 class ConversionAgreement:
-    """Agreement of a converted model with its original."""
-
     rows: int
     """Records that both answered."""
     labels: float | None
-    """Share of them with equal labels, in [0, 1]; None where there are none."""
+    """Share of equal labels, in [0, 1], if there are labels."""
     difference: float | None
-    """Largest difference of a score, or of a value relative to its size (at least 1); None where the
-    estimator has neither."""
+    """Largest difference of a score, or relative one of a value (size at least 1), if any."""
     is_drawn: bool = False
-    """Whether the records were drawn, because no sample was given."""
+    """Random records, as no sample was given."""
 
     def holds(self, tolerance: float) -> bool:
-        """True for equal labels and differences within the tolerance."""
         return self.labels in (None, 1.0) and (self.difference is None or self.difference <= tolerance)
 
 
 @dataclass(frozen=True, slots=True)
 class OnnxConversion:
-    """Converted ONNX file, with its properties."""
-
     content: bytes
     inputs: tuple[str, ...]
     classes: tuple[int | str, ...]
@@ -60,28 +53,15 @@ class OnnxConversion:
 def convert_estimator(
     estimator: Any, sample: "pd.DataFrame | None" = None, *, inputs: Sequence[str] = ()
 ) -> OnnxConversion:
-    """Convert a fitted scikit-learn estimator to ONNX, compared on a sample.
-
-    Parameters
-    ----------
-    sample
-        Records to compare on. Without it numbers are drawn from N(0, 1), which says little of trees.
-    inputs
-        Columns of the sample that it is fed; default those it was fitted on, else all.
-
-    Raises
-    ------
-    ConfigError
-        If skl2onnx has no converter for it or a part of it, or texts need a sample.
-    """
+    """Without a sample N(0, 1) is drawn, which says little of trees."""
     frame = _frame(estimator, sample, inputs)
     names = tuple(str(name) for name in frame.columns)
     classes = tuple(value.item() if hasattr(value, "item") else value for value in _classes(estimator))
     has_probs = hasattr(estimator, "predict_proba")
-    told = {"inputs": names} | (
+    declared = {"inputs": names} | (
         {"classes": classes, "scores": "probs" if has_probs else "none"} if classes else {}
     )
-    content = _to_onnx(estimator, frame, told)
+    content = _to_onnx(estimator, frame, declared)
     task: Task = "classification" if classes else "other"
     model = load_onnx(Source("onnx", type(estimator).__name__, task=task), Path(), content)
     found = compare(estimator, model, frame)
@@ -94,7 +74,6 @@ def convert_estimator(
 
 
 def compare(estimator: Any, model: OnnxModel, frame: "pd.DataFrame") -> ConversionAgreement:
-    """Compare estimator and ONNX model on the rows of a frame."""
     answers = model(Batch.from_pandas(frame, model="m", inputs=list(frame.columns)))
     fed = _fed(estimator, frame)
     predicted = np.asarray(estimator.predict(fed))
@@ -109,13 +88,7 @@ def compare(estimator: Any, model: OnnxModel, frame: "pd.DataFrame") -> Conversi
 
 
 def state_of(made: Any) -> dict[str, Any]:
-    """Tensors by name of a module or state, in own memory.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither.
-    """
+    """Tensors of a module or state, each in memory of its own."""
     torch = importlib.import_module("torch")
     state = made.state_dict() if isinstance(made, torch.nn.Module) else made
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
@@ -140,7 +113,6 @@ def _classes(estimator: Any) -> Sequence[Any]:
 
 
 def _frame(estimator: Any, sample: "pd.DataFrame | None", inputs: Sequence[str]) -> "pd.DataFrame":
-    """Records in the columns that the estimator is fed."""
     import pandas as pd
 
     if not hasattr(estimator, "predict"):
@@ -175,14 +147,14 @@ def _is_text(frame: "pd.DataFrame") -> bool:
 
 
 def _has_columns(estimator: Any) -> bool:
-    """True where an estimator tells columns apart, so that each is an input of its own."""
+    """True if an estimator distinguishes columns, so that each is an input."""
     from sklearn.compose import ColumnTransformer
 
     steps = [step for _, step in getattr(estimator, "steps", ())]
     return any(isinstance(step, ColumnTransformer) or _has_columns(step) for step in steps)
 
 
-def _to_onnx(estimator: Any, frame: "pd.DataFrame", told: Mapping[str, Any]) -> bytes:
+def _to_onnx(estimator: Any, frame: "pd.DataFrame", declared: Mapping[str, Any]) -> bytes:
     import pandas as pd
 
     try:
@@ -201,24 +173,24 @@ def _to_onnx(estimator: Any, frame: "pd.DataFrame", told: Mapping[str, Any]) -> 
             for name, is_number in zip(frame.columns, numeric, strict=True)
         ]
     try:
-        made = skl2onnx.to_onnx(estimator, initial_types=fed, options=_options(estimator, told))
+        made = skl2onnx.to_onnx(estimator, initial_types=fed, options=_options(estimator, declared))
     except Exception as error:  # its exceptions share no base class
         text = " ".join(str(error).split())[:TOLD]
         raise ConfigError(
             f"skl2onnx cannot convert {type(estimator).__name__}: {type(error).__name__}: {text}"
         ) from error
-    for key, value in told.items():
+    for key, value in declared.items():
         entry = made.metadata_props.add()
         entry.key, entry.value = PREFIX + key, json.dumps(value)
     content: bytes = made.SerializeToString()
     return content
 
 
-def _options(estimator: Any, told: Mapping[str, Any]) -> dict[Any, Any]:
+def _options(estimator: Any, declared: Mapping[str, Any]) -> dict[Any, Any]:
     from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
     # The runtime looks the locale up on the machine it runs on; this one is everywhere.
     options: dict[Any, Any] = {kind: {"locale": "C"} for kind in (CountVectorizer, TfidfVectorizer)}
-    if told.get("scores") == "probs":
+    if declared.get("scores") == "probs":
         options[id(estimator)] = {"zipmap": False}
     return options

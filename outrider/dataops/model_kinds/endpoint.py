@@ -11,10 +11,11 @@ from urllib.parse import urlsplit
 
 from outrider.addresses import AddressGuard
 from outrider.assertions import Predictor
-from outrider.behavioral_tests.endpoint import endpoint
+from outrider.behavioral_tests.asking.limits import Breaker
+from outrider.behavioral_tests.asking.records import ServedModel, V1Instances
+from outrider.behavioral_tests.asking.server import ModelServer
 from outrider.errors import ConfigError
 
-from .endpoint_line import Line, positive, watched
 from .source import ALLOWED, Source
 
 OPTIONS = ("deadline_s", "key_env", "block_rows", "scores", "tensors", "outputs")
@@ -24,15 +25,12 @@ CHAT_OPTIONS = (
 UPLOAD_OPTIONS = tuple(name for name in dict.fromkeys((*OPTIONS, *CHAT_OPTIONS)) if name != "key_env")
 """Of uploaded endpoints: each takes those of the protocol that it speaks."""
 
+FIRST_REST_S, LONGEST_REST_S = 1.0, 60.0
+"""Pauses after a request without an answer: a block that could not be answered is halved in search of a bad
+record, and must not wait for each half."""
+
 
 def load_endpoint(source: Source) -> Predictor:
-    """Predictor that asks a source's address, not before being called.
-
-    Raises
-    ------
-    ConfigError
-        If an option is not known or has a wrong value, or an upload named an address that is not allowed.
-    """
     path = urlsplit(source.reference).path.rstrip("/")
     is_chat = path.endswith("/chat/completions")
     known, guard = CHAT_OPTIONS if is_chat else OPTIONS, None
@@ -40,24 +38,28 @@ def load_endpoint(source: Source) -> Predictor:
         source, guard = _allowed(source, known)
     if unknown := sorted(set(source.options) - {*known, ALLOWED}):
         raise ConfigError(f"options.{unknown[0]}: {source.reference} knows {', '.join(known)}")
-    deadline_s = positive(source.options, "deadline_s", 10.0)
-    key_env = source.key_env
+    is_v2 = not is_chat and "/v2/models/" in path
+    url = source.reference
+    server = ModelServer(
+        url.rstrip("/") + "/infer" if is_v2 and not path.endswith("/infer") else url,
+        deadline_s=source.positive("deadline_s", 10.0),
+        key_env=source.key_env,
+        guard=guard,
+        breaker=Breaker(failures=1, first_rest_s=FIRST_REST_S, longest_rest_s=LONGEST_REST_S),
+    )
     if is_chat:
         from .chat_model import ChatModel
 
-        return ChatModel(source, Line(source.reference, key_env, deadline_s, guard))
-    if "/v2/models/" in path:
-        from .open_inference import V2Model
+        return ChatModel(source, server)
+    rows = int(source.positive("block_rows", 256))
+    if is_v2:
+        from .open_inference import V2Tensors
 
-        address = source.reference if path.endswith("/infer") else source.reference.rstrip("/") + "/infer"
-        return V2Model(source, Line(address, key_env, deadline_s, guard))
-    rows = int(positive(source.options, "block_rows", 256))
-    ask = endpoint(source.reference, timeout_s=deadline_s, key_env=key_env, block_rows=rows, guard=guard)
-    return _resting(ask, Line(source.reference, key_env, deadline_s, guard))
+        return ServedModel(server, V2Tensors(source), block_rows=rows)
+    return ServedModel(server, V1Instances(server.name), block_rows=rows)
 
 
 def _allowed(source: Source, known: Sequence[str]) -> tuple[Source, AddressGuard]:
-    """Opened source of an upload with the options that it knows, and its guard."""
     allowed = source.options.get(ALLOWED)
     if allowed is None:
         raise ConfigError(
@@ -71,7 +73,3 @@ def _allowed(source: Source, known: Sequence[str]) -> tuple[Source, AddressGuard
         remedy=" ([models.*.uploads] networks names others that are allowed)",
     )
     return replace(source, options=options), guard
-
-
-def _resting(ask: Predictor, line: Line) -> Predictor:
-    return lambda batch, /: watched(line, lambda: ask(batch))

@@ -1,4 +1,4 @@
-"""Model folder's problems, from JSON files alone."""
+"""Problems of a model folder, from its JSON files alone."""
 
 import json
 import re
@@ -16,10 +16,9 @@ HEADS = {
     "scoring": "ForCausalLM",
     "generation": "ForCausalLM",
 }
-"""End of the name of the class that a task needs; GPT-2's is called LMHeadModel."""
+"""Suffix of the class that a task needs; GPT-2's is called LMHeadModel."""
 OPTIONS = ("max_tokens", "dtype", "attention", FOLDER, ADAPTER)
 TASK_OPTIONS = {"embedding": ("pooling", "normalize"), "generation": ("max_new_tokens", "chat", "output")}
-"""Names of ``options`` that every task of a folder takes, and those that one takes beside them."""
 TOKENIZERS = (
     "tokenizer.json",
     "vocab.txt",
@@ -30,20 +29,14 @@ TOKENIZERS = (
 )
 _PART = re.compile(r"[\w-][\w.-]*\.safetensors").fullmatch
 PATTERNS = ("alpha_pattern", "rank_pattern")
-"""Values by layer in a PEFT configuration, by literal names here: PEFT reads regular expressions."""
+"""Values by layer in a PEFT configuration; PEFT reads regular expressions, here only literal names."""
 _MOST = sys.float_info.max
 _REGEX = frozenset("\\^$*+?{}[]|()")
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "adapter_model.bin")
 
 
 def folder_problems(path: Path, task: str, *, has_weights: bool = False) -> list[str]:
-    """Problems of loading a folder for a task, with remedies, or none.
-
-    Parameters
-    ----------
-    has_weights
-        Whether its weights lie elsewhere.
-    """
+    """Problems with remedies; ``has_weights`` if weights are elsewhere."""
     if not path.is_dir():
         return [f"{path} is no folder; train.py of the project may write it"]
     if (path / "MLmodel").is_file():
@@ -81,7 +74,7 @@ _LABELS = re.compile(
     r"_?name_or_path|tokenizer_file|special_tokens_map_file|chat_template|tokenizer_class|model_type"
     r"|.*token(s|s_decoder)?|label2id|id2label"
 ).fullmatch
-"""Members whose texts nothing opens."""
+"""Members whose texts are never opened."""
 _PLACE = re.compile(r"(^|:)[/\\~]|(^|[/\\])\.\.([/\\]|$)|^file:").search
 _CONFIGS = (
     "config.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json",
@@ -90,10 +83,7 @@ _CONFIGS = (
 
 
 def foreign_files(path: Path) -> str:
-    """Member of a folder's configuration that names another file; empty for none.
-
-    Libraries open some members of it as paths: ``vocab`` of a tokenizer, say.
-    """
+    """Configuration member that names a file elsewhere, as libraries open some."""
     for name in _CONFIGS:
         config, _ = _json(path / name)
         for member in ("vocab", "merges"):
@@ -107,7 +97,7 @@ def foreign_files(path: Path) -> str:
 
 
 def _foreign(config: dict[str, Any]) -> str:
-    """Member with a text that may be opened elsewhere than in the folder."""
+    """Member with a text that may be opened outside the folder."""
     left: list[tuple[str, Any]] = list(config.items())
     while left:
         member, value = left.pop()
@@ -129,20 +119,13 @@ def _leads_elsewhere(member: str, value: str) -> bool:
 
 
 def option_problem(given: Iterable[str], task: str) -> str:
-    """Option unknown to a folder's task; empty for none.
-
-    Examples
-    --------
-    >>> option_problem(["max_tokens", "poling"], "embedding")  # doctest: +ELLIPSIS
-    'options.poling: embedding of a folder knows max_tokens, dtype, ...'
-    """
+    """Option unknown to a folder's task; empty for none."""
     known = (*OPTIONS, *TASK_OPTIONS.get(task, ()))
     unknown = sorted(set(given) - {*known})
     return f"options.{unknown[0]}: {task} of a folder knows {', '.join(known)}" if unknown else ""
 
 
 def adapter_problems(path: Path) -> list[str]:
-    """Problems of loading a PEFT adapter folder; empty for none."""
     if not path.is_dir():
         return [f"{path} is no folder"]
     config, problem = _json(path / "adapter_config.json")
@@ -184,7 +167,6 @@ def pattern_problem(config: Mapping[str, Any]) -> str:
 
 
 def number_problem(value: object) -> str:
-    """Problem of a value as a finite number; empty for none."""
     is_number = type(value) in (int, float) and -_MOST <= value <= _MOST  # type: ignore[operator]
     return "" if is_number else f"a finite number expected, got {type(value).__name__}"
 
@@ -227,7 +209,6 @@ def _fits(name: str, wanted: str) -> bool:
 
 
 def _json(path: Path) -> tuple[dict[str, Any], str]:
-    """Object of a file, or what is wrong with it."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

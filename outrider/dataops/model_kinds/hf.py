@@ -1,7 +1,6 @@
-"""Hugging Face folders.
+"""Hugging Face folders, read from this disk alone.
 
-config.json, a tokenizer and safetensors, read from this disk and nowhere else. No code of a folder is run
-(``trust_remote_code`` stays off) and no pickle is read: weights are safetensors or the folder is refused.
+No code of a folder is run (``trust_remote_code`` stays off) and no pickle is read.
 """
 
 import importlib
@@ -37,26 +36,20 @@ LOCAL: Mapping[str, Any] = {"local_files_only": True, "trust_remote_code": False
 
 
 class HfRunner:
-    """Hugging Face model as a Runner, with outputs by task."""
-
     def __init__(self, module: torch.nn.Module, encoder: TextEncoder, reader: TaskReader) -> None:
         self.module = module.eval()
         self.device = torch.device("cpu")
         self.encoder = encoder
         self.reader = reader
         self.encoding = f"text {type(reader).__name__ if type(reader) in MORE else ''} {encoder.digest}"
-        """Runners of equal ones encode alike."""
 
     def encode(self, batch: Batch, /) -> EncodedRows:
-        """Texts as tokens."""
         return self.reader.encode(self.encoder, batch)
 
     def run(self, tensors: Tensors, /) -> Tensors:
-        """Raw answers of the task."""
         return self.reader.run(self.module, tensors)
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Outputs of the task."""
         return self.reader.decode(answers)
 
 
@@ -67,21 +60,7 @@ def load_hf(
     *,
     replaced: Mapping[str, torch.Tensor] = MappingProxyType({}),
 ) -> HfRunner:
-    """Runner of a folder, on the CPU.
-
-    Parameters
-    ----------
-    weights
-        Safetensors to take in place of those of the folder.
-    replaced
-        Weights that an adapter brings itself, such as its head: the folder may lack them, or have a head for
-        other classes.
-
-    Raises
-    ------
-    ConfigError
-        If the folder is not complete, transformers cannot load it, or its weights are not all there.
-    """
+    """``replaced`` are an adapter's own weights, which the folder may lack."""
     path = (folder / source.reference).resolve()
     if problems := folder_problems(path, source.task, has_weights=weights is not None):
         raise ConfigError("; ".join(problems))
@@ -93,25 +72,14 @@ def load_hf(
 
 @dataclass(frozen=True, slots=True)
 class DeclaredWeights:
-    """Difference between a folder's configuration and its weights."""
-
     mismatched: tuple[tuple[str, list[int], list[int]], ...]
-    """Name, shape in the file and shape by the configuration of each that differs."""
+    """Name, shape in the file and shape by the configuration."""
     missing: tuple[str, ...]
     other_bytes: int
-    """Of what the module holds beside its weights."""
 
 
 def declared_weights(source: Source, path: Path) -> DeclaredWeights:
-    """Compare a folder's configuration with its weights, without allocating any.
-
-    Its tokenizer is tried on a text.
-
-    Raises
-    ------
-    ConfigError
-        If transformers cannot open it.
-    """
+    """Compare without allocating weights, and try the tokenizer."""
     config, encoder, reader = _opened(source, path, {})
     fields = {
         f"inputs.{field}": np.array(["A text.", "Another one!"], dtype=object) for field in source.inputs
@@ -120,11 +88,11 @@ def declared_weights(source: Source, path: Path) -> DeclaredWeights:
     how = {"device_map": "meta", "output_loading_info": True, "ignore_mismatched_sizes": True}
     try:
         head = getattr(_transformers(), reader.auto)
-        module, told = head.from_pretrained(path, config=config, use_safetensors=True, **LOCAL, **how)
+        module, report = head.from_pretrained(path, config=config, use_safetensors=True, **LOCAL, **how)
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         raise ConfigError(f"{path}: {_first_line(error)}") from error
-    mismatched = tuple((name, list(by_file), list(own)) for name, by_file, own in told["mismatched_keys"])
-    missing = tuple(sorted(set(told["missing_keys"]) - {name for name, *_ in mismatched}))
+    mismatched = tuple((name, list(by_file), list(own)) for name, by_file, own in report["mismatched_keys"])
+    missing = tuple(sorted(set(report["missing_keys"]) - {name for name, *_ in mismatched}))
     others = sum(buffer.nbytes for buffer in module.buffers())
     return DeclaredWeights(mismatched, missing, others)
 
@@ -132,7 +100,6 @@ def declared_weights(source: Source, path: Path) -> DeclaredWeights:
 def _opened(
     source: Source, path: Path, replaced: Mapping[str, torch.Tensor]
 ) -> tuple[Any, TextEncoder, TaskReader]:
-    """Configuration, encoder and reader of a folder."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # one thread for each model, as torch has
     transformers = _transformers()
     try:
@@ -156,7 +123,6 @@ def _transformers() -> Any:
 
 
 def _reader(source: Source, config: Any, tokenizer: Any) -> tuple[TextEncoder, TaskReader]:
-    """Encoder and reader of the folder."""
     options = source.options
     if not source.inputs or len(source.inputs) > 2:
         raise ConfigError(f"{source.reference}: inputs: one field with a text, or two, expected")
@@ -195,7 +161,6 @@ def _task(source: Source, config: Any, tokenizer: Any) -> TaskReader:
 
 
 def _classes(source: Source, config: Any) -> tuple[int | str, ...]:
-    """Classes of the configuration, else those of the folder."""
     named = tuple(config.id2label[number] for number in range(config.num_labels))
     if source.classes and len(source.classes) != len(named):
         raise ConfigError(
@@ -206,14 +171,14 @@ def _classes(source: Source, config: Any) -> tuple[int | str, ...]:
 
 
 def _longest(config: Any, tokenizer: Any) -> int:
-    """Tokens that a text may have: what the tokenizer says, within the positions that the model has."""
-    said = [tokenizer.model_max_length, getattr(config, "max_position_embeddings", None)]
-    known = [int(length) for length in said if length and length < 1_000_000]
+    """Most tokens of a text by tokenizer and positions of the model."""
+    limits = [tokenizer.model_max_length, getattr(config, "max_position_embeddings", None)]
+    known = [int(length) for length in limits if length and length < 1_000_000]
     return min(known, default=LONGEST)
 
 
 def _take_head(config: Any, replaced: Mapping[str, torch.Tensor]) -> None:
-    """As many classes as the head of an adapter has."""
+    """The configuration gets as many classes as an adapter's head."""
     heads = [t for name, t in replaced.items() if HEAD.search(name) and t.ndim == 2]
     if heads and len(heads[-1]) != config.num_labels:
         config.num_labels = len(heads[-1])  # this also names them
@@ -235,15 +200,15 @@ def _module(
         how["attn_implementation"] = options["attention"]
     try:
         if weights is None:
-            module, told = head.from_pretrained(path, config=config, use_safetensors=True, **LOCAL, **how)
+            module, report = head.from_pretrained(path, config=config, use_safetensors=True, **LOCAL, **how)
         else:
             with torch.device("meta"):
                 kind = type(head.from_config(config))
-            module, told = kind.from_pretrained(None, config=config, state_dict=_state(weights), **how)
+            module, report = kind.from_pretrained(None, config=config, state_dict=_state(weights), **how)
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         raise ConfigError(f"{path}: {_first_line(error)}") from error
-    others = {key for key, *_ in told["mismatched_keys"]}
-    if missing := sorted({*told["missing_keys"], *others} - replaced.keys()):
+    others = {key for key, *_ in report["mismatched_keys"]}
+    if missing := sorted({*report["missing_keys"], *others} - replaced.keys()):
         raise ConfigError(
             f"{path}: its weights lack {missing[0]} and {len(missing) - 1} more: it would answer at random; "
             "train it for this task, or name the task that it is for"

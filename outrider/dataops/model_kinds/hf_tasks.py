@@ -1,8 +1,6 @@
 """Readers of a Hugging Face model's answers, one class per task.
 
-Each names the head that transformers loads (``auto``), encodes records, runs the module and reads it. Where
-answers of ``run`` have the width of the batch, zeros behind them change nothing: those of several batches can
-be joined.
+``auto`` is the head that transformers loads. Answers may be padded with zeros to join batches.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,22 +23,16 @@ PLACES = ("starts", "ends", "words")
 
 
 class TaskReader(Protocol):
-    """A task: how records become tokens, and answers outputs."""
-
     auto: str
 
-    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
-        """Records as tokens."""
+    def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows: ...
 
-    def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
-        """Raw answers on the device."""
+    def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]: ...
 
-    def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Outputs by field."""
+    def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]: ...
 
 
 def fed(tensors: Tensors) -> dict[str, torch.Tensor]:
-    """Encoded tensors that the module takes."""
     return {name: tensors[name] for name in FED if name in tensors}
 
 
@@ -53,15 +45,12 @@ class Classification:
         self.classes = classes_array(classes)
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
-        """Encode texts, or pairs of texts."""
         return encoder.encode(batch)
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
-        """Logits, shape (rows, classes)."""
         return {"out": module(**fed(tensors)).logits.float()}
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Class, score, margin and probabilities."""
         return read_logits(answers["out"], self.classes)
 
 
@@ -69,18 +58,14 @@ class Value(Classification):
     """Output of a head as ``value``, a number for a regression."""
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """The logits, shape (rows,) or (rows, outputs)."""
         return {"value": answers["out"].squeeze(-1).numpy()}
 
 
 class TokenClasses:
-    """Token classes: spans of a text.
+    """Spans of a text: ``entities``, ``tags`` of words, and the least ``score``.
 
-    ``entities``, ``tags`` of its words, and ``score``, that of the least sure word.
-
-    An entity is ``{start, end, label, score}`` in characters; tags that begin with ``B-`` or ``I-`` are
-    joined as in CoNLL-2003, others where neighbouring words have the same. ``tags`` is one text, a tag per
-    word.
+    An entity is ``{start, end, label, score}`` in characters; tags ``B-`` and ``I-`` are joined as in
+    CoNLL-2003, others if neighbouring words have the same. ``tags`` is one text, a tag per word.
     """
 
     auto = "AutoModelForTokenClassification"
@@ -89,17 +74,15 @@ class TokenClasses:
         self.classes = [str(value) for value in classes]
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
-        """Texts, with the places of their tokens."""
         return encoder.encode(batch, places=True)
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
-        """Class and probability of every token, beside its places; shape (rows, tokens)."""
+        """Shape (rows, tokens)."""
         probs = module(**fed(tensors)).logits.float().softmax(-1)  # (rows, tokens, classes)
         score, label = probs.max(-1)
         return {"score": score, "label": label} | {name: tensors[name] for name in PLACES}
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Entities, tags and score."""
         columns = {name: tensor.numpy() for name, tensor in answers.items()}
         rows = len(columns["label"])
         entities, tags = np.empty(rows, dtype=object), np.empty(rows, dtype=object)
@@ -144,10 +127,7 @@ def spans(
 
 
 class Embedding:
-    """Embedding: one vector of unit length per text.
-
-    Output ``embedding``; of any length with ``normalize = false``.
-    """
+    """``embedding``: one vector per text, of unit length if ``normalize``."""
 
     auto = "AutoModel"
 
@@ -158,11 +138,9 @@ class Embedding:
             raise ConfigError(f"options.pooling: mean, first or last expected, got {self._pooling!r}")
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
-        """Texts."""
         return encoder.encode(batch)
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
-        """Pooled states of the last layer, shape (rows, dimension)."""
         states = module(**fed(tensors)).last_hidden_state.float()  # (rows, tokens, dimension)
         mask = tensors["attention_mask"]
         if self._pooling == "first":
@@ -175,21 +153,19 @@ class Embedding:
         return {"out": torch.nn.functional.normalize(pooled, dim=-1) if self._normalize else pooled}
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """The vectors."""
         return {"embedding": answers["out"].numpy()}
 
 
 class Scoring:
-    """Causal language model's ``score``: mean log-probability of a token.
+    """``score``: mean log-probability of a token; ``logprob`` the sum, ``tokens`` the count.
 
-    ``logprob`` is the sum (natural logarithm), ``tokens`` how many were scored. The first token of a text has
-    nothing before it and is not scored; of two fields the second is scored behind the first.
+    The first token of a text is not scored; of two fields the second is scored after the first.
     """
 
     auto = "AutoModelForCausalLM"
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
-        """Encode tokens, with ``scored`` 1 at every token that counts."""
+        """``scored`` is 1 at every token that counts."""
         first = encoder.tokenizer(texts_of(batch, encoder.inputs[0]), return_attention_mask=False)[
             "input_ids"
         ]
@@ -198,9 +174,9 @@ class Scoring:
             ids = [row[:most] for row in first]
             return encoder.rows({"input_ids": ids, "scored": [[0] + [1] * (len(r) - 1) for r in ids]})
         texts = texts_of(batch, encoder.inputs[1])
-        said = encoder.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        answers = encoder.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
         ids, scored = [], []
-        for prompt, text in zip(first, said, strict=True):
+        for prompt, text in zip(first, answers, strict=True):
             kept = text[: most - 1]
             before = prompt[-(most - len(kept)) :]
             ids.append(before + kept)
@@ -208,7 +184,6 @@ class Scoring:
         return encoder.rows({"input_ids": ids, "scored": scored})
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
-        """Sum of log-probabilities and number of tokens scored."""
         # Without a cache: nothing is written on, and what fills a cache cannot be shared on a trunk.
         logits = module(**fed(tensors), use_cache=False).logits[:, :-1]  # each token, of the next one
         ids, scored = tensors["input_ids"][:, 1:], tensors["scored"][:, 1:]
@@ -216,16 +191,14 @@ class Scoring:
         return {"logprob": -(loss * scored).sum(1), "tokens": scored.sum(1)}
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Mean, sum and count; 0.0 where nothing was scored."""
         logprob, tokens = answers["logprob"].numpy(), answers["tokens"].numpy()
         return {"score": logprob / np.maximum(tokens, 1), "logprob": logprob, "tokens": tokens}
 
 
 class Generation:
-    """Greedy continuation of a text by a causal language model.
+    """Greedy continuation of a text.
 
-    ``text`` is what it wrote (``options.output`` calls it something else), ``tokens`` how much that is,
-    ``score`` the mean log-probability of what was written, ``ended`` whether the model came to an end within
+    ``text`` (or ``options.output``), ``tokens``, ``score``: mean log-probability, ``ended``: within
     ``max_new_tokens``.
     """
 
@@ -244,11 +217,11 @@ class Generation:
             )
 
     def encode(self, encoder: TextEncoder, batch: Batch, /) -> EncodedRows:
-        """Prompts; of a long one the end is kept."""
+        """Of a long prompt the end is kept."""
         return encoder.encode(batch)
 
     def run(self, module: Any, tensors: Tensors, /) -> dict[str, torch.Tensor]:
-        """Tokens written, shape (rows, most), and the log-probability of each."""
+        """Tokens of shape (rows, most), and log-probabilities."""
         ids, mask = _to_the_right(tensors["input_ids"], tensors["attention_mask"])
         written = Greedy()
         config = _greedy(module.generation_config, most=self._most, pad=self._pad)
@@ -269,7 +242,6 @@ class Generation:
         }
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Text without special tokens, its length, and certainty as score."""
         tokens = answers["tokens"].numpy()
         ids = [row[:count] for row, count in zip(answers["ids"].tolist(), tokens.tolist(), strict=True)]
         texts = self._tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -282,13 +254,12 @@ class Generation:
 
 
 class Greedy:
-    """Recorder of each step's likeliest, thus greedily written, token's probability."""
+    """Records the probability of each step's likeliest token."""
 
     def __init__(self) -> None:
         self.logprob: list[torch.Tensor] = []
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # noqa: ARG002
-        """Return the scores unchanged, after recording."""
         logits = scores.float()
         self.logprob.append(logits.amax(-1) - logits.logsumexp(-1))
         return scores
@@ -310,7 +281,7 @@ def _greedy(given: Any, *, most: int, pad: int) -> Any:
 
 
 def _to_the_right(ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows padded on the left in place of the right: what is written goes behind the last token."""
+    """Padding moves to the left, so that new tokens follow the last one."""
     width = ids.shape[1]
     shift = width - mask.sum(1, keepdim=True)
     at = (torch.arange(width, device=ids.device) - shift) % width

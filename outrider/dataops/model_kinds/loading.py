@@ -1,7 +1,6 @@
 """Loading of a version from its source, whatever its kind.
 
-Nothing heavy is imported before a kind needs it: a process that loads functions, ONNX files and endpoints
-alone never loads torch.
+Heavy libraries are imported by kind: functions, ONNX files and endpoints never load torch.
 """
 
 from pathlib import Path
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from .runner import Runner
 
 Weights = Path | bytes
-"""A file of weights, or what is in it."""
 
 
 def load_model(
@@ -30,25 +28,9 @@ def load_model(
     device: "str | torch.device" = "cpu",
     base: "Runner | None" = None,
 ) -> "Runner | Predictor":
-    """Load a version: a Runner of tensors, else a Predictor.
+    """Runner of tensors, else a Predictor; ``base`` is not read again.
 
-    Parameters
-    ----------
-    folder
-        What relative paths of ``source`` are relative to: the folder of the configuration. Kept folders are
-        opened before, by `content.opened_source`.
-    weights
-        Its weights where they lie elsewhere than in ``source.reference``: always for a torch module
-        (safetensors), for an ONNX file and a Hugging Face folder where a copy of them is kept.
-    device
-        ``auto``, ``cpu``, ``cuda`` or ``cuda:N``; functions and endpoints take no notice of it.
-    base
-        For a version with an adapter: its base where that is in memory already, which is then not read again.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be loaded; the message names the file, what was expected and what was found.
+    Kept folders are opened before, by `content.opened_source`.
     """
     if closed := [role for role, place in source.kept.items() if not Path(place).is_absolute()]:
         raise ConfigError(f"{source.reference}: its kept {closed[0]} is not opened on this disk")
@@ -75,12 +57,10 @@ def load_model(
 
 
 def is_runner(model: "Runner | Predictor") -> "TypeGuard[Runner]":
-    """True for a Runner, of tensors; other models take batches."""
     return all(hasattr(model, part) for part in ("encode", "run", "decode"))
 
 
 def as_predictor(model: "Runner | Predictor") -> Predictor:
-    """Loaded model as a Predictor, whatever its kind."""
     if not is_runner(model):
         return model  # type: ignore[return-value]  # a TypeGuard says nothing of what is left
     from .runner import RunnerPredictor
@@ -91,7 +71,6 @@ def as_predictor(model: "Runner | Predictor") -> Predictor:
 def _load_module(
     source: Source, folder: Path, weights: Weights | None, device: str, base: "Runner | None"
 ) -> "Runner":
-    """A runner of tensors, with its adapter and its recipe."""
     from .content import check_pins
     from .torch_models import pick_device
 
@@ -122,7 +101,7 @@ def _read_adapter(source: Source, folder: Path) -> "Adapter | None":
 
 
 def _adapted(runner: "Runner", adapter: "Adapter") -> "Runner":
-    """A base with its adapter; raises where it does not fit."""
+    """``ConfigError`` if the adapter does not fit."""
     from .adapted import AdaptedRunner
 
     adapted = AdaptedRunner(runner, adapter)
@@ -139,7 +118,6 @@ def _load_folder(
 
 
 def _load_torch(source: Source, folder: Path, weights: Weights | None) -> "Runner":
-    """A declared module with the weights of a safetensors file."""
     from .torch_models import TorchRunner, load_architecture, load_weights
 
     if weights is None:

@@ -6,33 +6,18 @@ import torch
 
 from .adapter import LowRank
 from .adapter_mixing import Mixing, VariantSpan
-from .stacked import Stacked
 
 MERGED_NUMBERS = 384 * 1536
-"""Numbers of a merged weight that are made at a time, in one buffer for all layers: 2.4 MB."""
+"""Numbers of a merged weight made at a time, in one buffer for all layers: 2.4 MB."""
 
 
 class MixedLinear(torch.nn.Module):
-    """Linear layer: the base's product plus each row's adapter term.
+    """Base's product plus each row's adapter term, rows of an adapter adjacent.
 
-    Rows of an adapter lie side by side. On the CPU a long run of them is multiplied by ``W + up @ down``,
-    made block by block in a buffer that is used again: that takes fewer operations than the low rank as soon
-    as there are more than ``in * out / (in + out)`` positions. For short runs, what the adapter adds is
-    written where the base's product is then added, as the bias is, so that the output is not read once more.
-    On a GPU both low-rank products are taken for all rows at once (`Stacked`; Chen et al., "Punica:
-    Multi-Tenant LoRA Serving", MLSys 2024).
-
-    Parameters
-    ----------
-    base
-        ``torch.nn.Linear``, or the ``Conv1D`` of GPT-2, whose weight lies the other way round. Its very
-        parameters are used, under their names.
-    low
-        By number of the variant; those that are not named leave this layer as it is.
-    biases
-        What stands in the place of the base's bias, for adapters that trained it.
-    is_stacked
-        Whether all rows are taken at once, as on a GPU; then there are no biases.
+    On the CPU a long run is multiplied by ``W + up @ down``, made in blocks: fewer operations from ``in * out
+    / (in + out)`` positions. Short runs write the adapter's term first and add the base's product in place.
+    On a GPU both low-rank products are taken for all rows (`Stacked`; Chen et al., "Punica", MLSys 2024).
+    ``base`` is Linear or GPT-2's transposed Conv1D; its parameters are used, not copied.
     """
 
     def __init__(
@@ -76,7 +61,7 @@ class MixedLinear(torch.nn.Module):
             self._stacked.add(x, y)
             return y
         cuts = self._mixing.cuts(len(x))
-        return self._fused(x, cuts) if self._is_plain else self._beside(x, cuts)
+        return self._fused(x, cuts) if self._is_plain else self._added(x, cuts)
 
     def _fused(self, x: torch.Tensor, cuts: tuple[VariantSpan, ...]) -> torch.Tensor:
         y = x.new_empty(len(x), self.out_features)
@@ -98,7 +83,6 @@ class MixedLinear(torch.nn.Module):
             y[start:stop].addmm_(x[start:stop], self._rows.t())
 
     def _run_merged(self, x: torch.Tensor, y: torch.Tensor, low: LowRank, bias: torch.Tensor | None) -> None:
-        """Output of the rows of one variant, by the base's weight with the adapter's product added to it."""
         step = max(64, MERGED_NUMBERS // self.in_features)
         for start in range(0, self.out_features, step):
             stop = min(start + step, self.out_features)
@@ -112,8 +96,8 @@ class MixedLinear(torch.nn.Module):
     def _bias(self, cut: VariantSpan) -> torch.Tensor | None:
         return self.bias if cut.variant is None else self._biases.get(cut.variant, self.bias)
 
-    def _beside(self, x: torch.Tensor, cuts: tuple[VariantSpan, ...]) -> torch.Tensor:
-        """The base's own output, whatever its weights are, with what adapters add."""
+    def _added(self, x: torch.Tensor, cuts: tuple[VariantSpan, ...]) -> torch.Tensor:
+        """The base's own output, whatever its weights are, plus adapters' terms."""
         y: torch.Tensor = self._base[0](x)
         for cut in cuts:
             part = y[cut.start : cut.stop]
@@ -125,8 +109,38 @@ class MixedLinear(torch.nn.Module):
         return y
 
 
+class Stacked:
+    """Sum of adapters' terms over a batch, in two products.
+
+    bfloat16 takes grouped products, other types batched ones; both index rows on the device, so that a
+    captured pass serves every mixture. Ranks are padded to a multiple of eight; the base has zeros, last.
+    """
+
+    def __init__(self, mixing: Mixing, low: Mapping[int, LowRank]) -> None:
+        some = next(iter(low.values()))
+        rank = -(-max(pair.down.shape[0] for pair in low.values()) // 8) * 8
+        groups = mixing.variants + 1
+        self._mixing = mixing
+        self.down = some.down.new_zeros(groups, rank, some.down.shape[1])  # (variants + 1, r, in)
+        self.up = some.up.new_zeros(groups, some.up.shape[0], rank)  # (variants + 1, out, r)
+        for variant, pair in low.items():
+            own = pair.down.shape[0]
+            self.down[variant, :own], self.up[variant, :, :own] = pair.down, pair.up
+
+    def add(self, x: torch.Tensor, y: torch.Tensor) -> None:
+        """Add terms for ``x`` (positions, in) to ``y`` (positions, out)."""
+        if x.dtype == torch.bfloat16 and x.shape[1] % 8 == 0 and y.shape[1] % 8 == 0:
+            ends = self._mixing.ends(len(x), x.device)
+            h = torch._grouped_mm(x, self.down.transpose(1, 2), offs=ends)  # (positions, r)
+            y += torch._grouped_mm(h, self.up.transpose(1, 2), offs=ends)
+            return
+        rows, of_rows = self._mixing.rows, self._mixing.of_rows(x.device)
+        h = torch.bmm(x.view(rows, -1, x.shape[1]), self.down[of_rows].transpose(1, 2))  # (rows, each, r)
+        y.view(rows, -1, y.shape[1]).baddbmm_(h, self.up[of_rows].transpose(1, 2))
+
+
 def rows_of(layer: torch.nn.Module) -> torch.Tensor:
-    """Linear layer's weight as (out, in), transposed for GPT-2's ``Conv1D``."""
+    """Weight as (out, in), transposed for GPT-2's ``Conv1D``."""
     weight = layer.weight
     assert isinstance(weight, torch.Tensor)
     return weight if isinstance(layer, torch.nn.Linear) else weight.t()

@@ -1,4 +1,4 @@
-"""Adapter-changed layers beside linear ones: embeddings, convolutions, replaced layers."""
+"""Embeddings, convolutions and replaced layers with adapters by row."""
 
 import copy
 from collections.abc import Mapping
@@ -14,8 +14,6 @@ Convolution = torch.nn.Conv1d | torch.nn.Conv2d | torch.nn.Conv3d
 
 
 class MixedEmbedding(torch.nn.Module):
-    """An embedding with LoRA adapters, each for its own rows."""
-
     def __init__(self, base: torch.nn.Embedding, mixing: Mixing, low: Mapping[int, LowRank]) -> None:
         super().__init__()
         self.weight = base.weight
@@ -24,7 +22,6 @@ class MixedEmbedding(torch.nn.Module):
         self._low = dict(low)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """Vectors of shape (rows, …, width)."""
         self._mixing.enter(self, ids)
         y: torch.Tensor = self._base[0](ids)
         for cut in self._mixing.cuts(len(ids)):
@@ -35,8 +32,6 @@ class MixedEmbedding(torch.nn.Module):
 
 
 class MixedConvolution(torch.nn.Module):
-    """A convolution with LoRA adapters, each for its own rows."""
-
     def __init__(self, base: Convolution, mixing: Mixing, low: Mapping[int, LowRank]) -> None:
         super().__init__()
         self.weight, self.bias = base.weight, base.bias
@@ -46,7 +41,6 @@ class MixedConvolution(torch.nn.Module):
         self._convolve: Any = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[base.weight.ndim]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Output of shape (rows, out, …)."""
         self._mixing.enter(self, x)
         base = self._base[0]
         y: torch.Tensor = base(x)
@@ -59,15 +53,9 @@ class MixedConvolution(torch.nn.Module):
 
 
 class Replaced(torch.nn.Module):
-    """Layer trained whole by adapters (``modules_to_save``, biases), each its rows.
+    """Layer trained whole by adapters (``modules_to_save``, biases), each for its rows.
 
-    Where outputs differ in width, as heads of other tasks do, they are padded with zeros to the widest;
-    ``widths`` says how wide each is.
-
-    Parameters
-    ----------
-    tensors
-        What stands in the place of the base's parameters, by variant and by name in the layer.
+    Narrower outputs are padded with zeros to the widest, see ``widths``.
     """
 
     def __init__(
@@ -85,7 +73,6 @@ class Replaced(torch.nn.Module):
         self.width = _width(base)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Output of the layer of each row's own variant, shape (rows, …)."""
         self._mixing.enter(self, x)
         outs = [self._of(cut)(x[cut.start : cut.stop]) for cut in self._mixing.cuts(len(x))]
         widest = max(out.shape[-1] for out in outs)
@@ -97,10 +84,7 @@ class Replaced(torch.nn.Module):
 
 
 class ReplacedLinear(torch.nn.Module):
-    """Small linear layer (head) trained whole, all rows in one product.
-
-    Which row has whose weights is read on the device; see `Stacked`.
-    """
+    """Head trained whole, all rows in one product, indexed on the device."""
 
     def __init__(
         self,
@@ -125,7 +109,6 @@ class ReplacedLinear(torch.nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Output of shape (rows, …, out)."""
         self._mixing.enter(self, x)
         rows, of_rows = self._mixing.rows, self._mixing.of_rows(x.device)
         y = torch.bmm(x.reshape(rows, -1, x.shape[-1]), self._weights[of_rows].transpose(1, 2))
@@ -142,7 +125,6 @@ def _tall(tensor: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 def _with(base: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.nn.Module:
-    """The same layer with other parameters; those that are not named are the base's own."""
     made = copy.copy(base)
     made._parameters = dict(base._parameters)  # a shallow copy shares the table
     for name, tensor in tensors.items():
@@ -151,5 +133,5 @@ def _with(base: torch.nn.Module, tensors: Mapping[str, torch.Tensor]) -> torch.n
 
 
 def _width(layer: torch.nn.Module) -> int:
-    """Outputs of a linear layer; 0 where it has another form."""
+    """Outputs of a linear layer, else 0."""
     return len(layer.weight) if isinstance(layer, torch.nn.Linear) else 0

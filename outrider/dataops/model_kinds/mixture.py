@@ -18,29 +18,15 @@ Tensors = Mapping[int, Mapping[str, torch.Tensor]]
 
 
 class Mixture:
-    """A module and its adapters.
+    """Layers of a module with adapters, without copying parameters.
 
-    The module given is left as it is: its layers are used in a structure of its own, without a copy of any
-    parameter.
-
-    Parameters
-    ----------
-    adapters
-        Numbered as here; rows without one are the base's.
-    is_stacked
-        Whether layers take all rows at once and read on the device whose they are; by default where the
-        module is not on the CPU.
-
-    Raises
-    ------
-    ConfigError
-        If an adapter does not fit the module; the message names the layer.
+    ``is_stacked``: all rows at once, indexed on the device; by default unless on the CPU.
     """
 
     def __init__(
         self, module: torch.nn.Module, adapters: Sequence[Adapter], *, is_stacked: bool | None = None
     ) -> None:
-        self.module = twin(module)
+        self.module = shared_copy(module)
         self.mixing = Mixing(len(adapters))
         device = next(module.parameters()).device
         stacked = device.type != "cpu" if is_stacked is None else is_stacked
@@ -53,15 +39,14 @@ class Mixture:
 
     @property
     def is_indexable(self) -> bool:
-        """True where every layer finds each row's variant on the device."""
+        """True if every layer reads each row's variant on the device."""
         return self._is_stackable and self._prefixes is None
 
     def begin(self, rows: int, cuts: Sequence[VariantSpan]) -> None:
-        """Say whose rows the batch that comes next has; see `Mixing.begin`."""
         self.mixing.begin(rows, cuts)
 
     def width(self, variant: int | None) -> tuple[int, int] | None:
-        """Padded width of heads, and a variant's; None where alike."""
+        """Padded width of heads, and a variant's; None if all are equal."""
         for head in self._heads:
             widest = max([head.width, *head.widths.values()])
             own = head.width if variant is None else head.widths.get(variant, head.width)
@@ -70,7 +55,7 @@ class Mixture:
         return None
 
     def idle(self) -> list[str]:
-        """Layers with adapters that have not run since the mixture was made."""
+        """Layers with adapters that have not run yet."""
         marks = (MixedLinear, MixedEmbedding, MixedConvolution, Replaced, ReplacedLinear)
         layers = [(n, m) for n, m in self.module.named_modules() if isinstance(m, marks)]
         names = [name for name, layer in layers if layer not in self.mixing.entered]
@@ -134,8 +119,8 @@ class Mixture:
         return Replaced(layer, self.mixing, tensors)
 
 
-def twin(module: torch.nn.Module) -> torch.nn.Module:
-    """Module of the same structure with the same parameters and buffers."""
+def shared_copy(module: torch.nn.Module) -> torch.nn.Module:
+    """Same structure with the same parameters and buffers."""
     shared = [*module.parameters(), *module.buffers()]
     return copy.deepcopy(module, {id(tensor): tensor for tensor in shared})
 
@@ -143,7 +128,7 @@ def twin(module: torch.nn.Module) -> torch.nn.Module:
 def _replaced(
     adapters: Sequence[Adapter], layers: Mapping[str, torch.nn.Module]
 ) -> dict[str, dict[int, dict[str, torch.Tensor]]]:
-    """Tensors of adapters in the place of the base's, by layer and variant; equal ones are left out."""
+    """Replacing tensors by layer and variant, without those equal to the base's."""
     found: dict[str, dict[int, dict[str, torch.Tensor]]] = {}
     for number, adapter in enumerate(adapters):
         for full, tensor in adapter.replaced.items():
@@ -164,7 +149,7 @@ def _replaced(
 
 
 def _shape(adapter: Adapter, name: str, layer: torch.nn.Module, base: torch.Tensor) -> tuple[int, ...]:
-    """Shape of a parameter of an adapter's own: the base's, but for the outputs of a head."""
+    """The base's shape, but for the outputs of a head."""
     head = adapter.replaced.get(f"{name}.weight")
     if type(layer) is torch.nn.Linear and head is not None:
         return (len(head), *base.shape[1:])
@@ -180,7 +165,6 @@ def _known(adapter: Adapter, name: str, layers: Mapping[str, torch.nn.Module]) -
 
 
 def _check(adapter: Adapter, name: str, layer: torch.nn.Module, pair: LowRank) -> None:
-    """Check that low-rank matrices fit a layer."""
     if _is_linear(layer):
         expected: tuple[int, ...] = tuple(rows_of(layer).shape)
     elif type(layer) is torch.nn.Embedding:
@@ -204,12 +188,12 @@ def _check(adapter: Adapter, name: str, layer: torch.nn.Module, pair: LowRank) -
 
 
 def _is_linear(layer: torch.nn.Module) -> bool:
-    """``torch.nn.Linear``, one of its kind with other weights, or GPT-2's ``Conv1D``."""
+    """``torch.nn.Linear``, also with other weights, or GPT-2's ``Conv1D``."""
     return isinstance(layer, torch.nn.Linear) or type(layer).__name__ == "Conv1D"
 
 
 def _like(tensor: torch.Tensor, layer: torch.nn.Module) -> torch.Tensor:
-    """On the device of a layer, in its type where that is one of floats."""
+    """On the layer's device, in its type if that is a float."""
     weight = layer.weight
     assert isinstance(weight, torch.Tensor)
     dtype = weight.dtype if weight.dtype.is_floating_point else torch.float32
@@ -222,7 +206,7 @@ def _put(module: torch.nn.Module, name: str, layer: torch.nn.Module) -> None:
 
 
 def _without_fast_path(module: torch.nn.Module) -> None:
-    """Have torch's encoder layers call their layers: their fused kernel reads the base's weights alone."""
+    """Torch's fused encoder kernel reads the base's weights alone."""
     for layer in module.modules():
         if isinstance(layer, torch.nn.TransformerEncoderLayer):
             layer.activation_relu_or_gelu = 0

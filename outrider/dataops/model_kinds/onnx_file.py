@@ -1,7 +1,6 @@
 """ONNX files as Predictors, fed by name or order, read by task.
 
-A file that ``outrider convert`` wrote says itself what it is fed and what it answers (its metadata); for
-others ``inputs``, ``classes`` and ``options.scores`` of the configuration say so.
+Files of ``outrider convert`` declare inputs and outputs in metadata; for others the configuration does.
 """
 
 import importlib
@@ -26,7 +25,6 @@ OPTIONS = ("scores", "threads")
 SCORES = ("probs", "logits", "none")
 TASKS = ("classification", "embedding", "other")
 Forms = Mapping[str, Mapping[str, tuple[str, list[Any] | None]]]
-"""Type and dimensions of each of the ``inputs`` and ``outputs``."""
 TYPES: Mapping[str, Any] = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -39,13 +37,6 @@ TYPES: Mapping[str, Any] = {
 
 
 def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device: str = "cpu") -> "OnnxModel":
-    """Predictor of an ONNX file, or of its copy in ``weights``.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be loaded, is more than the one file, or the task is none that ONNX files are read for.
-    """
     found = weights if weights is not None else folder / source.reference
     if source.task not in TASKS:
         raise ConfigError(f"{source.reference}: task {', '.join(TASKS)} expected of ONNX, got {source.task}")
@@ -77,19 +68,7 @@ def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device
 
 
 def parse_onnx(content: bytes, name: str) -> Any:
-    """Parse an ONNX file and refuse one with parts elsewhere.
-
-    A runtime would read tensors of other files from wherever their location leads.
-
-    Returns
-    -------
-    onnx.ModelProto
-
-    Raises
-    ------
-    ConfigError
-        If it is no ONNX file, or a part of it stands elsewhere or is unknown to the installed ``onnx``.
-    """
+    """Refuse files with parts elsewhere, which a runtime would read anywhere."""
     try:
         onnx, message = importlib.import_module("onnx"), importlib.import_module("google.protobuf.message")
         unknown = importlib.import_module("google.protobuf.unknown_fields")
@@ -120,7 +99,7 @@ def parse_onnx(content: bytes, name: str) -> Any:
 
 
 def _parts(model: Any) -> Iterator[Any]:
-    """All messages of a model, whatever holds them: graphs, functions, training, attributes."""
+    """All messages of a model: graphs, functions, training, attributes."""
     left = [model]
     while left:
         part = left.pop()
@@ -133,7 +112,7 @@ def _parts(model: Any) -> Iterator[Any]:
 
 
 def declared_forms(model: Any) -> Forms:
-    """Forms that the file declares, whatever a runtime computes."""
+    """As the file declares, whatever a runtime computes."""
     weights = {tensor.name for tensor in model.graph.initializer}
     fed = [value for value in model.graph.input if value.name not in weights]
     return {
@@ -145,35 +124,23 @@ def declared_forms(model: Any) -> Forms:
 def _form(kind: Any) -> tuple[str, list[Any] | None]:
     if not kind.HasField("tensor_type"):
         return str(kind.WhichOneof("value") or "of no type").removesuffix("_type"), None
-    told = kind.tensor_type
-    name = importlib.import_module("onnx").TensorProto.DataType.Name(told.elem_type).lower()
-    if not told.HasField("shape"):
+    tensor = kind.tensor_type
+    name = importlib.import_module("onnx").TensorProto.DataType.Name(tensor.elem_type).lower()
+    if not tensor.HasField("shape"):
         return name, None
-    return name, [dim.dim_value if dim.HasField("dim_value") else "any" for dim in told.shape.dim]
+    return name, [dim.dim_value if dim.HasField("dim_value") else "any" for dim in tensor.shape.dim]
 
 
 class OnnxModel:
-    """A session of onnxruntime as a Predictor.
-
-    Attributes
-    ----------
-    inputs
-        Fields that it is fed, in order.
-    classes
-        Value of each output of a classifier.
-    forms
-        Of inputs and outputs, as the file declares them.
-    """
-
     def __init__(self, session: Any, source: Source, forms: Forms) -> None:
         self.forms = forms
         self._session = session
         self._fed = session.get_inputs()
         self._answers = [answer.name for answer in session.get_outputs()]
         self._task = source.task
-        told = session.get_modelmeta().custom_metadata_map
-        known = {key: json.loads(told[PREFIX + key]) for key in ("inputs", "classes", "scores")
-                 if PREFIX + key in told}  # fmt: skip
+        meta = session.get_modelmeta().custom_metadata_map
+        known = {key: json.loads(meta[PREFIX + key]) for key in ("inputs", "classes", "scores")
+                 if PREFIX + key in meta}  # fmt: skip
         self.inputs = tuple(source.inputs or known.get("inputs") or [fed.name for fed in self._fed])
         self._own = tuple(known.get("classes", ()))
         self.classes = tuple(source.classes) or self._own
@@ -181,7 +148,6 @@ class OnnxModel:
         self._check(source.reference)
 
     def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
-        """Answer every record."""
         feeds = self._feeds(batch)
         fixed = self._fed[0].shape[:1]
         if fixed and isinstance(fixed[0], int):
@@ -192,11 +158,10 @@ class OnnxModel:
 
     @property
     def session(self) -> Any:
-        """Session of onnxruntime."""
         return self._session
 
     def read(self, answers: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Outputs of the session's answers; ValueError for others than the task's."""
+        """``ValueError`` for others than the task's outputs."""
         return self._read({name: _table(answer) for name, answer in answers.items()})
 
     def _check(self, reference: str) -> None:
@@ -235,7 +200,7 @@ class OnnxModel:
         return values.reshape(batch.rows) if len(fed.shape) == 1 else values
 
     def _in_pieces(self, feeds: Mapping[str, NDArray[Any]], size: int, rows: int) -> list[Any]:
-        """Answers of a file that takes batches of one size only: the last one is filled with its last row."""
+        """Of a file with a fixed batch size the last batch is filled with its last row."""
         whole = np.minimum(np.arange(math.ceil(rows / size) * size), rows - 1).reshape(-1, size)
         parts = [self._session.run(None, {n: v[index] for n, v in feeds.items()}) for index in whole]
         return [np.concatenate([_table(part[n]) for part in parts])[:rows] for n in range(len(self._answers))]
@@ -270,7 +235,7 @@ class OnnxModel:
         return self._scores or ("probs" if "prob" in name.lower() else "logits")
 
     def _named(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """Labels as the configuration calls them; the model may answer numbers of classes."""
+        """Labels as configured; the model may answer numbers of classes."""
         if not self._own or self._own == self.classes:
             return labels
         number = {value: at for at, value in enumerate(self._own)}
@@ -288,7 +253,7 @@ def _texts(batch: Batch, field: str) -> NDArray[Any]:
 
 
 def _table(answer: Any) -> NDArray[Any]:
-    """An answer as an array; scikit-learn's lists of probabilities by class as (rows, classes)."""
+    """Scikit-learn's dictionaries of probabilities as (rows, classes)."""
     if isinstance(answer, list) and answer and isinstance(answer[0], Mapping):
         return np.array([list(row.values()) for row in answer], dtype=np.float32)
     return np.asarray(answer)

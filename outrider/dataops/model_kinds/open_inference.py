@@ -1,7 +1,7 @@
 """Models behind the Open Inference Protocol (V2), as JSON tensors."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.batch.columns import is_tensor
+from outrider.behavioral_tests.asking import joined
 from outrider.errors import ConfigError
 
 from .class_outputs import classes_array, read_probs, softmax, stacked
-from .endpoint_line import Line, positive, watched
 from .source import Source
 
 NUMBERS: Mapping[str, Any] = {
@@ -26,10 +26,10 @@ DATATYPES = {np.dtype(kind): name for name, kind in NUMBERS.items()}
 
 
 class V2Tensors:
-    """Form of records and answers in the protocol.
+    """Form of the protocol.
 
-    Options: ``tensors`` names the fields of a tensor, which are its columns along the last axis
-    (``{x = ["age", "income"]}``); fields in none are tensors of their own name, shape ``[rows, 1]``.
+    ``options.tensors`` names the fields of a tensor, which are its columns along the last axis
+    (``{x = ["age", "income"]}``). Fields in none are tensors of their own name, shape ``[rows, 1]``.
     ``outputs`` renames answers (``{"output-0" = "label"}``). A classifier's scores (``[rows, classes]``) are
     read as ``options.scores`` says: ``probs``, the default, or ``logits``.
     """
@@ -46,15 +46,16 @@ class V2Tensors:
         if self._scores not in ("probs", "logits"):
             raise ConfigError(f"options.scores: probs or logits expected, got {self._scores!r}")
 
-    def encode(self, batch: Batch) -> list[dict[str, Any]]:
-        """Tensors of the records, as JSON."""
+    def encode(self, batch: Batch, /) -> dict[str, Any]:
         grouped = {field for fields in self._tensors.values() for field in fields}
         alone = [name for name in self._inputs or _inputs(batch) if name not in grouped]
         tensors = [_tensor(name, stacked(batch, fields)) for name, fields in self._tensors.items()]
-        return tensors + [_tensor(name, _values(batch, name)) for name in alone]
+        return {"inputs": tensors + [_tensor(name, _values(batch, name)) for name in alone]}
 
-    def decode(self, body: Mapping[str, Any], rows: int) -> dict[str, NDArray[Any]]:
-        """Answers by name, one per record; ValueError for another form."""
+    def decode(self, bodies: Iterable[Mapping[str, Any]], rows: Sequence[int], /) -> dict[str, NDArray[Any]]:
+        return joined([*map(self._outputs_of, bodies, rows)])
+
+    def _outputs_of(self, body: Mapping[str, Any], rows: int) -> dict[str, NDArray[Any]]:
         tensors = body.get("outputs")
         if not isinstance(tensors, list) or not tensors:
             raise ValueError(f"{self._url}: outputs expected, got {str(body)[:200]}")
@@ -65,37 +66,13 @@ class V2Tensors:
         return self._classified(answers) if self._is_classifier else answers
 
     def _classified(self, answers: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """Label, score and margin of the one tensor with a score per class, beside what else was answered."""
+        """Label, score and margin of the one tensor with a score per class; other tensors stay."""
         shape = (len(self._classes),)
         found = [name for name, v in answers.items() if v.dtype.kind == "f" and v.shape[1:] == shape]
         if len(found) != 1:
             return answers
         scores = answers.pop(found[0])
         return read_probs(scores if self._scores == "probs" else softmax(scores), self._classes) | answers
-
-
-class V2Model:
-    """A Predictor that posts blocks to ``/v2/models/NAME/infer``."""
-
-    def __init__(self, source: Source, line: Line) -> None:
-        self._form = V2Tensors(source)
-        self._line = line
-        self._rows = int(positive(source.options, "block_rows", 256))
-
-    def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
-        """Answer every record, block by block."""
-        found: dict[str, NDArray[Any]] = watched(self._line, lambda: self._ask(batch))
-        return found
-
-    def _ask(self, batch: Batch) -> dict[str, NDArray[Any]]:
-        parts = []
-        for start in range(0, batch.rows, self._rows):
-            block = batch.slice(start, min(self._rows, batch.rows - start))
-            body = self._line.post({"inputs": self._form.encode(block)})
-            parts.append(self._form.decode(body, block.rows))
-        if any(part.keys() != parts[0].keys() for part in parts):
-            raise ValueError(f"{self._line.url} answers with other tensors from request to request")
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _named(options: Mapping[str, Any], key: str) -> dict[str, tuple[str, ...]]:
@@ -135,7 +112,6 @@ def _tensor(name: str, values: NDArray[Any]) -> dict[str, Any]:
 
 
 def _read(tensor: Any, rows: int) -> tuple[str, NDArray[Any]]:
-    """Name and values of a tensor of the answer, one per record."""
     try:
         name, shape, kind, data = (tensor[key] for key in ("name", "shape", "datatype", "data"))
         flat = _flat(data)
@@ -150,7 +126,6 @@ def _read(tensor: Any, rows: int) -> tuple[str, NDArray[Any]]:
 
 
 def _flat(data: Sequence[Any]) -> list[Any]:
-    """Values of a nested list, row by row."""
     if any(isinstance(item, list) for item in data):
         return [value for item in data for value in _flat(item)]
     return list(data)

@@ -14,18 +14,7 @@ from outrider.user_code import load_callable
 
 
 def load_predictor_function(reference: str, folder: Path, artefacts: Path | None = None) -> Predictor:
-    """Load ``file.py:name``, checked to answer one value per record.
-
-    Parameters
-    ----------
-    artefacts
-        Folder of what it is made from: ``name`` is called with it and returns the function.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be loaded.
-    """
+    """``artefacts``: folder with which ``name`` is called to return the function."""
     function = load_callable(reference, folder)
     if artefacts is not None:
         function = _made(function, reference, artefacts)

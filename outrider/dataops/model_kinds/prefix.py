@@ -15,20 +15,10 @@ CACHE = "past_key_values"
 
 
 class Prefixes:
-    """Each row's own prefix before the text, in every attention layer.
+    """Each row's prefix before the text, in every attention layer.
 
-    What the model then sees is what it sees of text that it has read before: keys and values per layer. Rows
-    whose prefix is shorter than the longest of the batch, and those of the base, which have none, are masked
-    there, and positions of the text count from the end of their own prefix. The stem runs once for all rows.
-
-    Raises
-    ------
-    ConfigError
-        If the model takes no keys and values from before, or a prefix is not made for its layers.
-
-    References
-    ----------
-    Li and Liang, "Prefix-Tuning: Optimizing Continuous Prompts for Generation", ACL 2021; as PEFT runs it.
+    The prefix is a cache of keys and values; shorter prefixes and rows of the base are masked, and positions
+    count from the end of each row's prefix. Li and Liang, "Prefix-Tuning", ACL 2021; as PEFT runs it.
     """
 
     def __init__(self, module: torch.nn.Module, adapters: Sequence[Adapter], mixing: Mixing) -> None:
@@ -53,7 +43,6 @@ class Prefixes:
     def _before(
         self, module: torch.nn.Module, positional: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments of the module, with the prefixes before those of the text."""
         self.has_run = True
         names = list(inspect.signature(module.forward).parameters)
         named = dict(zip(names, positional, strict=False)) | named
@@ -76,7 +65,6 @@ class Prefixes:
         return (), named
 
     def _lengths(self) -> list[int]:
-        """Tokens of the prefix of every row."""
         lengths: list[int] = []
         for cut in self._mixing.cuts(self._mixing.rows):
             own = None if cut.variant is None else self._own[cut.variant]
@@ -84,7 +72,7 @@ class Prefixes:
         return lengths
 
     def _filled(self, cache: Any, most: int) -> Any:
-        """A cache with the prefixes, those of shorter ones at its right end."""
+        """Cache with the prefixes, right-aligned."""
         from transformers import DynamicCache
 
         rows = self._mixing.rows
@@ -102,7 +90,6 @@ class Prefixes:
         return cache
 
     def _mask(self, named: dict[str, Any], fed: torch.Tensor, lengths: list[int], before: int) -> None:
-        """Mask of the prefixes before that of the text."""
         most, mask = max(lengths), named.get("attention_mask")
         if mask is None:
             if min(lengths) == most:
@@ -115,7 +102,7 @@ class Prefixes:
     def _place(
         self, names: list[str], named: dict[str, Any], fed: torch.Tensor, lengths: list[int], before: int
     ) -> None:
-        """Positions of the text behind each row's own prefix."""
+        """Positions of the text after each row's prefix."""
         if "position_ids" not in names:
             if min(lengths) != max(lengths):
                 raise RuntimeError("prefixes differ in length, and the model takes no position_ids")
@@ -127,7 +114,7 @@ class Prefixes:
 
 
 def _taking(module: torch.nn.Module) -> torch.nn.Module:
-    """The module that takes keys and values from before: the model, or what lies under its head."""
+    """The model, or the trunk below its head, that takes a cache."""
     for found in (module, getattr(module, "base_model", None)):
         if found is not None and CACHE in inspect.signature(found.forward).parameters:
             return found

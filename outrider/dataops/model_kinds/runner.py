@@ -16,31 +16,27 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Encoded records on the CPU, to feed a module."""
-
     tensors: dict[str, torch.Tensor]
     """By argument of the module, each of shape (rows, …)."""
     lengths: NDArray[np.int64] | None = None
-    """Positions that count in each row, shape (rows,), where tensors are padded on the right along their
-    second dimension; None where all rows are alike."""
+    """Unpadded positions of each row, shape (rows,); None if all are equal."""
     padding: Mapping[str, int] = field(default_factory=dict)
-    """What each tensor is padded with, by its name; 0 where it is not named."""
+    """Padding value by tensor; 0 by default."""
     cut: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
-    """By input: texts that lost tokens, shape (rows,), where the encoder knows."""
+    """By input: truncated texts, shape (rows,), if the encoder knows."""
 
     @property
     def count(self) -> int:
-        """Number of records."""
         return len(next(iter(self.tensors.values())))
 
     def slice(self, start: int, stop: int) -> "EncodedRows":
-        """View of records ``start`` to ``stop``, as wide as their longest."""
+        """View, as wide as its longest record."""
         lengths = None if self.lengths is None else self.lengths[start:stop]
         cut = {name: rows[start:stop] for name, rows in self.cut.items()}
         return self._narrow({name: t[start:stop] for name, t in self.tensors.items()}, lengths, cut)
 
     def take(self, index: NDArray[np.intp]) -> "EncodedRows":
-        """Records of an index, copied, no wider than their longest."""
+        """Copy, as wide as its longest record."""
         rows = torch.from_numpy(np.ascontiguousarray(index))
         lengths = None if self.lengths is None else self.lengths[index]
         cut = {name: each[index] for name, each in self.cut.items()}
@@ -62,7 +58,7 @@ class EncodedRows:
 
     @classmethod
     def concat(cls, parts: "Sequence[EncodedRows]") -> "EncodedRows":
-        """Concatenate rows, padded to the widest; a single part unchanged."""
+        """Padded to the widest; a single part is returned unchanged."""
         if len(parts) == 1:
             return parts[0]
         first = parts[0]
@@ -85,33 +81,30 @@ class EncodedRows:
 
 
 class Runner(Protocol):
-    """Loaded torch module with its encoder and decoder of tensors.
+    """Loaded torch module with its encoder and decoder.
 
-    ``run`` is the only part that touches the device; it may be called with any selection of encoded rows, and
-    what it says of a row does not depend on the others but for rounding.
+    Only ``run`` touches the device; it takes any selection of encoded rows, and a row's answer does not
+    depend on the others but for rounding.
     """
 
     module: torch.nn.Module
     device: torch.device
 
     def encode(self, batch: Batch, /) -> EncodedRows:
-        """Encode records on the CPU; raise for missing or unfit columns."""
+        """On the CPU; raises for missing or unfit columns."""
 
     def run(self, tensors: Tensors, /) -> Tensors:
-        """Raw answers (rows, …) on the device to its tensors, without gradients."""
+        """Raw answers (rows, …) on the device, without gradients."""
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
         """Outputs by field, for raw answers on the CPU."""
 
 
 class RunnerPredictor:
-    """A runner as a Predictor: all records in one call."""
-
     def __init__(self, runner: Runner) -> None:
         self.runner = runner
 
     def __call__(self, batch: Batch, /) -> dict[str, NDArray[Any]]:
-        """Answer every record."""
         runner = self.runner
         rows = runner.encode(batch)
         with torch.inference_mode():

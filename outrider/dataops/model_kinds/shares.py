@@ -1,7 +1,4 @@
-"""Check of declared ``shares``: tensors in two versions' files, by digest.
-
-Neither torch nor the model's code is loaded: a safetensors file says where each tensor lies.
-"""
+"""Check of declared ``shares``. Tensors of two versions' files, by digest, without torch."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,31 +24,12 @@ _CHUNK = 1 << 24
 
 
 def tensor_digests(weights: Path | bytes) -> dict[str, str]:
-    """SHA-256 of every tensor's type, shape and bytes, by name.
-
-    Parameters
-    ----------
-    weights
-        A safetensors file, what is in one, or a folder with one or several.
-
-    Raises
-    ------
-    ConfigError
-        If there is none, or it is no safetensors file.
-    """
+    """SHA-256 of type, shape and bytes of each tensor, by name."""
     return {tensor.name: tensor.digest for tensor in _tensors(weights)}
 
 
 def shared_bytes(own: Path | bytes, base: Path | bytes) -> tuple[int, int]:
-    """Bytes of shared tensors, and of all tensors.
-
-    Tensors that two versions have in common, name and all; all those of the first.
-
-    Raises
-    ------
-    ConfigError
-        As :func:`tensor_digests`.
-    """
+    """Bytes of tensors with equal name and content, and of all."""
     known = tensor_digests(base)
     mine = _tensors(own)
     shared = sum(tensor.nbytes for tensor in mine if known.get(tensor.name) == tensor.digest)
@@ -116,15 +94,15 @@ def _read(file: BinaryIO, start: int, stop: int) -> bytes:
 
 
 def _digests(read: Callable[[int, int], bytes], name: str) -> Iterator[_Tensor]:
-    """Each tensor of a file; ``read(start, stop)`` gives bytes of the file."""
+    """``read(start, stop)`` gives bytes of the file."""
     size = int.from_bytes(read(0, 8), "little")
     try:
         if not 2 <= size <= _LONGEST_HEADER:
             raise ValueError(f"a header of {size} bytes")
         header: dict[str, Any] = json.loads(read(8, 8 + size))
         places = [
-            (tensor, f"{told['dtype']} {told['shape']}", *told["data_offsets"])
-            for tensor, told in header.items()
+            (tensor, f"{facts['dtype']} {facts['shape']}", *facts["data_offsets"])
+            for tensor, facts in header.items()
             if tensor != "__metadata__"
         ]
     except (ValueError, KeyError, TypeError) as error:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from outrider.errors import ConfigError
+
 Kind = Literal["torch", "hf", "onnx", "function", "endpoint"]
 """A declared ``torch.nn.Module``, a Hugging Face folder, an ONNX file, a function, a model elsewhere."""
 KeptRole = Literal["folder", "adapter", "artefacts"]
@@ -23,14 +25,13 @@ RECIPE_STEPS = (
     "fp8_weight_only",
     "fp8_dynamic",
     "semi_structured",
+    "low_rank",
 )
 """What a recipe is made of; how each is done stands in ``recipes.py``, which needs torch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Source of a version: kind, origin, inputs and outputs."""
-
     kind: Kind
     reference: str
     """``file.py:callable`` (torch, function), folder (hf), file (onnx), or address (endpoint); paths are
@@ -60,13 +61,18 @@ class Source:
 
     @property
     def key_env(self) -> str | None:
-        """Environment variable with the key of an opened endpoint; None for none."""
         default = None if self.is_uploaded else KEY_ENV
         found: str | None = self.options.get(ALLOWED, self.options).get("key_env", default)
         return found
 
+    def positive(self, name: str, default: float) -> float:
+        value = self.options.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise ConfigError(f"options.{name}: a number above 0 expected, got {value!r}")
+        return float(value)
+
     def to_json(self) -> str:
-        """Text that :meth:`from_json` reads; equal sources give equal texts."""
+        """Equal sources give equal texts."""
         given = dataclasses.asdict(self) | {"options": dict(self.options), "kept": dict(self.kept)}
         for name in ("kept", "is_uploaded"):
             if not given[name]:
@@ -75,7 +81,6 @@ class Source:
 
     @classmethod
     def from_json(cls, text: str) -> "Source":
-        """Source of a text."""
         given: dict[str, Any] = json.loads(text)
         for name in ("inputs", "classes", "shares", "recipe"):
             given[name] = tuple(given[name])

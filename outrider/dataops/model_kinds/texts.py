@@ -16,19 +16,10 @@ from outrider.assertions import Batch
 from .runner import EncodedRows
 
 LONGEST = 512
-"""Tokens of a text where neither the tokenizer nor the model says how many it takes."""
+"""Tokens of a text if neither tokenizer nor model has a limit."""
 
 
 def texts_of(batch: Batch, name: str) -> list[str]:
-    """Texts of one input field.
-
-    Raises
-    ------
-    KeyError
-        If there is no such column.
-    ValueError
-        If a record has no text there.
-    """
     column = f"inputs.{name}"
     if not batch.has(column):
         raise KeyError(f"no column {column!r}; there are {', '.join(batch.names)}")
@@ -40,7 +31,6 @@ def texts_of(batch: Batch, name: str) -> list[str]:
 
 
 def padded(rows: Sequence[Sequence[int]], lengths: NDArray[np.int64], value: int) -> torch.Tensor:
-    """Sequences of different lengths as one tensor, shape (rows, longest)."""
     width = max(1, int(lengths.max(initial=0)))
     table = np.full((len(rows), width), value, dtype=np.int64)
     table[np.arange(width) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
@@ -48,18 +38,9 @@ def padded(rows: Sequence[Sequence[int]], lengths: NDArray[np.int64], value: int
 
 
 class TextEncoder:
-    """Tokenizer with the fields to read.
+    """Tokenizer with one input field, or two as a pair.
 
-    Parameters
-    ----------
-    tokenizer
-        A fast tokenizer of transformers.
-    inputs
-        One field, or two that are read as a pair.
-    max_tokens
-        Longer texts are cut: at their end, for ``chat`` and generation at their beginning.
-    chat
-        Whether a text is what the user says in the chat template of the tokenizer.
+    Texts longer than ``max_tokens`` are cut at the end, for ``chat`` and generation at the beginning.
     """
 
     def __init__(
@@ -80,7 +61,7 @@ class TextEncoder:
         self.digest = self._digest()
 
     def _digest(self) -> str:
-        """Of all that encoding depends on; cuts and padding of the inner tokenizer aside, which calls set."""
+        """Of all that encoding depends on, but truncation and padding, which calls set."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         inner = {"only": id(self.tokenizer)} if backend is None else json.loads(backend.to_str())
         inner |= {"truncation": None, "padding": None}
@@ -89,15 +70,11 @@ class TextEncoder:
         return sha256(json.dumps([inner, own], sort_keys=True).encode()).hexdigest()
 
     def encode(self, batch: Batch, *, places: bool = False) -> EncodedRows:
-        """Encode ``input_ids``, ``attention_mask`` and, where models use any, ``token_type_ids``.
+        """``places`` adds ``starts``, ``ends`` and ``words``.
 
-        Parameters
-        ----------
-        places
-            Whether ``starts`` and ``ends`` (characters of each token) and ``words`` are wanted: the number
-            of the word that a token begins, counted from 1, and 0 where it begins none.
+        ``words`` is the number, from 1, of the word that a token begins, else 0.
         """
-        first = [self.said(text) for text in texts_of(batch, self.inputs[0])]
+        first = [self.prompt(text) for text in texts_of(batch, self.inputs[0])]
         second = [texts_of(batch, self.inputs[1])] if len(self.inputs) > 1 else []
         found = self.tokenizer(
             first,
@@ -116,10 +93,7 @@ class TextEncoder:
         return replace(self.rows(columns), cut=self._cut(found))
 
     def _cut(self, found: Any) -> dict[str, NDArray[np.bool_]]:
-        """Texts that lost tokens; slow tokenizers do not say.
-
-        Those as long as they may be are asked, so it costs nothing for the others.
-        """
+        """Texts that lost tokens; slow tokenizers do not tell."""
         if not found.encodings:
             return {}
         cut = [
@@ -141,14 +115,13 @@ class TextEncoder:
     def _takes(self, name: str) -> bool:
         return name != "token_type_ids" or name in self._names
 
-    def said(self, text: str) -> str:
-        """Prompt that a text becomes."""
+    def prompt(self, text: str) -> str:
         if not self._chat:
             return text
-        said: str = self.tokenizer.apply_chat_template(
+        found: str = self.tokenizer.apply_chat_template(
             [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
         )
-        return said
+        return found
 
     def answered(self, text: str, answer: str) -> str:
         """Continuation of a prompt by an answer and its end."""
@@ -157,15 +130,15 @@ class TextEncoder:
             return answer + end
         talk = [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
         whole: str = self.tokenizer.apply_chat_template(talk, tokenize=False)
-        prompt = self.said(text)
+        prompt = self.prompt(text)
         if not whole.startswith(prompt):
             return answer + end
-        said, mark, _ = whole[len(prompt) :].rpartition(end) if end else ("", "", "")
-        return said + mark if mark else whole[len(prompt) :]
+        text, mark, _ = whole[len(prompt) :].rpartition(end) if end else ("", "", "")
+        return text + mark if mark else whole[len(prompt) :]
 
 
 def _beginnings(words: Sequence[int | None]) -> list[int]:
-    """Number of the word that each token begins, from 1; 0 for special tokens and what continues a word."""
+    """Number of the word that each token begins, from 1, else 0."""
     before: int | None = None
     begun = []
     for word in words:

@@ -22,13 +22,7 @@ FEW_CLASSES = 64
 
 
 def load_architecture(reference: str, folder: Path) -> Callable[[], torch.nn.Module]:
-    """The callable that ``file.py:name`` names; every call returns a new, untrained module.
-
-    Raises
-    ------
-    ConfigError
-        If it cannot be loaded, cannot be called without arguments, or returns no module.
-    """
+    """Each call of the result returns a new, untrained module."""
     build = load_callable(reference, folder)
 
     def architecture() -> torch.nn.Module:
@@ -44,13 +38,7 @@ def load_architecture(reference: str, folder: Path) -> Callable[[], torch.nn.Mod
 
 
 def load_weights(module: torch.nn.Module, weights: bytes, *, name: str = "weights") -> torch.nn.Module:
-    """``module`` with the weights of a safetensors file, in evaluation mode.
-
-    Raises
-    ------
-    ConfigError
-        If the bytes are not safetensors, or do not fit the module.
-    """
+    """In evaluation mode; ``ConfigError`` if weights do not fit."""
     try:
         state = load_tensors(weights)
     except SafetensorError as error:
@@ -63,39 +51,25 @@ def load_weights(module: torch.nn.Module, weights: bytes, *, name: str = "weight
 
 
 def dump_weights(state: State) -> bytes:
-    """Safetensors bytes of a state; equal states give equal bytes."""
+    """Equal states give equal bytes."""
     data: bytes = save_tensors({name: tensor.detach().cpu().contiguous() for name, tensor in state.items()})
     return data
 
 
 def pick_device(setting: str) -> torch.device:
-    """Device for ``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
+    """For ``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
     if setting == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(setting)
 
 
 def encode(batch: Batch, inputs: Sequence[str]) -> torch.Tensor:
-    """Encode a batch as the module's input.
-
-    One tensor column unchanged (rows, …), numeric ones stacked (rows, columns).
-    """
+    """One tensor column unchanged (rows, …), numeric ones stacked (rows, columns)."""
     return torch.from_numpy(stacked(batch, inputs))
 
 
 class TorchRunner:
-    """A declared module as a Runner.
-
-    A classifier answers ``label``, ``score`` (top-1 probability), ``margin`` (top-1 minus top-2) and
-    ``probs``; any other module answers ``value``.
-
-    Parameters
-    ----------
-    module
-        Its output is (rows, classes) logits for a classifier.
-    inputs
-        Input fields, in order; see :func:`encode`.
-    """
+    """A classifier answers ``label``, ``score``, ``margin`` and ``probs``, others ``value``."""
 
     def __init__(
         self,
@@ -114,19 +88,16 @@ class TorchRunner:
 
     @property
     def encoding(self) -> str:
-        """Runners of equal ones encode alike."""
+        """Runners with equal values encode the same."""
         return f"torch {self.inputs}"
 
     def encode(self, batch: Batch, /) -> EncodedRows:
-        """The input columns as one tensor ``x``."""
         return EncodedRows({"x": encode(batch, self.inputs)})
 
     def run(self, tensors: Tensors, /) -> Tensors:
-        """Run the module."""
         return {"out": self.module(tensors["x"])}
 
     def decode(self, answers: Tensors, /) -> dict[str, NDArray[Any]]:
-        """Class, score, margin and probabilities of every record, or its value."""
         out = answers["out"].float()
         if self.task != "classification":
             return {"value": out.squeeze(-1).numpy()}
@@ -134,13 +105,7 @@ class TorchRunner:
 
 
 def read_logits(out: torch.Tensor, classes: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """``label``, ``score``, ``margin`` and ``probs`` of CPU logits (rows, classes).
-
-    Raises
-    ------
-    ConfigError
-        If there is not one logit per class.
-    """
+    """``label``, ``score``, ``margin`` and ``probs`` of CPU logits (rows, classes)."""
     if out.ndim != 2 or out.shape[1] != len(classes):
         raise ConfigError(
             f"the module must return (rows, {len(classes)}) logits, one per class, got {tuple(out.shape)}"

@@ -23,14 +23,13 @@ class ChangeRow:
     replaced: str | None
     action: str
     by: str
-    """Name of the key that asked for it, or the part of Outrider that did it: ``gate``, ``watch``,
-    ``configuration``."""
+    """Name of the requesting key, or ``gate``, ``watch``, ``configuration``."""
     reason: str
     verdict: str | None
-    """Of the gate on the version, the newest at that time."""
+    """Newest verdict of the gate on the version at that time."""
     at_us: int
     until_us: int | None = None
-    """When the next version took over; None of the champion."""
+    """Time of the next change; None for the champion."""
 
 
 def note_change(
@@ -45,7 +44,6 @@ def note_change(
     verdict: str | None,
     now_us: int,
 ) -> None:
-    """Append a change, in the caller's write transaction."""
     connection.execute(
         insert(_CHANGE).values(
             model=model,
@@ -63,13 +61,7 @@ def note_change(
 def list_changes(
     connection: Connection, model: str, *, limit: int = 100, before: int | None = None
 ) -> list[ChangeRow]:
-    """Changes of a model's champion, newest first.
-
-    Parameters
-    ----------
-    before
-        ``seq`` of a change: only earlier ones.
-    """
+    """Newest first, before the change with ``seq`` ``before``."""
     query = select(_CHANGE).where(_CHANGE.c.model == model).order_by(_CHANGE.c.seq.desc()).limit(limit)
     until = None
     if before is not None:
@@ -84,12 +76,10 @@ def list_changes(
 
 
 def was_champion(connection: Connection, model: str, version: str) -> bool:
-    """True for a version that is champion or has been."""
     query = select(_CHANGE.c.seq).where(_CHANGE.c.model == model, _CHANGE.c.version == version)
     return connection.execute(query.limit(1)).first() is not None
 
 
 def former_champions(connection: Connection, model: str) -> list[str]:
-    """Every version that has been champion, the latest first."""
     query = select(_CHANGE.c.version).where(_CHANGE.c.model == model).order_by(_CHANGE.c.seq.desc())
     return list(dict.fromkeys(connection.scalars(query)))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from sqlalchemy import Connection, select, tuple_
 from sqlalchemy.dialects.sqlite import insert
@@ -31,7 +31,7 @@ _ADD_EDGE = insert(_EDGE).on_conflict_do_nothing()
 
 
 def node_id(name: str, version: str | int) -> str:
-    """Node name of a model or dataset version, such as ``digits@2``."""
+    """Such as ``digits@2``."""
     return f"{name}@{version}"
 
 
@@ -43,7 +43,7 @@ def add_edges(
     *,
     now_us: int,
 ) -> None:
-    """Add new edges (kind, id, role) from parents to ``child``."""
+    """Edges (kind, id, role) from parents to ``child``."""
     rows = [
         {
             "child_kind": child_kind,
@@ -68,20 +68,7 @@ def report(
     job: str | None,
     now_us: int,
 ) -> dict[str, str]:
-    """Note dataset and job of a version made elsewhere.
-
-    The dataset of the job stands in for one that is not named.
-
-    Returns
-    -------
-    dict
-        Job and dataset as far as they are known.
-
-    Raises
-    ------
-    NotFound
-        If there is no such dataset version or job of the model.
-    """
+    """Note dataset and job of a version made elsewhere, and return both."""
     parents: list[tuple[Kind, str, str]] = []
     if job is not None:
         row = connection.execute(select(_JOB).where(_JOB.c.id == job, _JOB.c.model == model)).first()
@@ -109,13 +96,7 @@ def _dataset_of_job(result: Mapping[str, Any]) -> str | None:
 
 
 def models_made_from(connection: Connection, datasets: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Model versions made from dataset versions, or from such models.
-
-    Parameters
-    ----------
-    datasets
-        Nodes with the role that they had, such as ``("digits-flagged@2", "fresh")``.
-    """
+    """Versions made from datasets in a role, and their descendants."""
     made = select(_EDGE.c.child, _EDGE.c.parent, _EDGE.c.role).where(
         _EDGE.c.child_kind == "model", _EDGE.c.parent_kind == "dataset"
     )
@@ -135,6 +116,10 @@ def models_made_from(connection: Connection, datasets: Collection[tuple[str, str
     return sorted((model, version) for model, _, version in named)
 
 
+VerdictOutcome: TypeAlias = Literal["promoted", "refused", "undecided", "waiting for a person", "passed"]
+"""``passed`` where somebody has decided since."""
+
+
 @dataclass(frozen=True, slots=True)
 class LearnedFrom:
     """Training rows of a version and of its ancestors."""
@@ -142,14 +127,11 @@ class LearnedFrom:
     datasets: frozenset[tuple[str, str | None]] = frozenset()
     """Dataset versions, with the part that was learned from; None for all of it."""
     untold_us: int = 0
-    """When the newest of these versions was registered whose rows nobody named; 0 without such a one."""
+    """Registration of the newest of these versions without a dataset; 0 if none."""
 
 
 def learned_from(connection: Connection, model: str, versions: Sequence[str]) -> dict[str, LearnedFrom]:
-    """Training rows of versions, by their lineage.
-
-    A version that no dataset is named for may have learned from whatever was there when it was registered.
-    """
+    """A version without a dataset may have learned from anything existing then."""
     edges = select(_EDGE.c.child, _EDGE.c.parent_kind, _EDGE.c.parent, _EDGE.c.role)
     edges = edges.where(_EDGE.c.child_kind == "model", _EDGE.c.role != "replaced")
     parents: dict[str, list[tuple[str, str, str]]] = {}
@@ -179,16 +161,7 @@ def _learned(
     return LearnedFrom(frozenset(datasets), untold)
 
 
-def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | None) -> str:
-    """Outcome of a candidate's verdict, in a word.
-
-    Parameters
-    ----------
-    evidence, promoted
-        Of the verdict.
-    status
-        Of the candidate now.
-    """
+def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | None) -> VerdictOutcome:
     if promoted:
         return "promoted"
     if evidence["undecided"]:
@@ -201,25 +174,11 @@ def outcome_of(evidence: Mapping[str, Any], *, promoted: bool, status: str | Non
 def trace(
     connection: Connection, model: str, version: str | None = None, *, start: str | None = None
 ) -> dict[str, Any]:
-    """Ancestors of a model version, as a tree of plain dictionaries.
+    """Ancestors of a version (the champion), as a tree of dictionaries.
 
-    Every node has ``kind``, ``id``, ``role`` (in its child), facts of its own, and ``parents``. A node that
-    stands in the tree already, at most as deep, is named again with ``seen: True`` and without its parents.
-    The nearest ancestors are shown: ``LEVELS`` generations, ``NODES`` nodes. A node whose parents are not has
-    ``cut: True``, and the root says in ``more`` how many ancestors that leaves: trace on from such a node.
-
-    Parameters
-    ----------
-    version
-        The champion by default.
-    start
-        Kind and id of another node to trace from, such as ``dataset:digits-flagged@7``; a dataset version
-        also by its digest, or by one that it had until rows were erased.
-
-    Raises
-    ------
-    NotFound
-        If there is no such version or node.
+    Nodes have ``kind``, ``id``, ``role`` in their child, facts and ``parents``. A repeated node has ``seen:
+    True``; one whose parents exceed ``LEVELS`` or ``NODES`` has ``cut: True``, and the root counts hidden
+    ancestors in ``more``. ``start`` is another node, such as ``dataset:digits-flagged@7``, or a digest.
     """
     kind, name = _root(connection, model, version) if start is None else _named(connection, start)
     root: dict[str, Any] = {"kind": kind, "id": name, "role": ""}
@@ -275,7 +234,7 @@ def _named(connection: Connection, start: str) -> tuple[str, str]:
 
 
 def _of_digest(connection: Connection, digest: str) -> str | None:
-    """Name of the newest dataset version that has a digest, or had it until rows were erased."""
+    """Newest dataset version that has a digest, or had it until rows were erased."""
     for table in (_DATASET, _ERASED):
         query = select(table.c.dataset, table.c.number).where(table.c.digest == digest)
         if row := connection.execute(query.order_by(table.c.number.desc()).limit(1)).first():
@@ -284,7 +243,6 @@ def _of_digest(connection: Connection, digest: str) -> str | None:
 
 
 def _complete(connection: Connection, node: dict[str, Any]) -> None:
-    """Add a node's facts."""
     facts = {"model": _model_facts, "dataset": _dataset_facts, "job": _job_facts}.get(node["kind"])
     if facts is not None:
         node |= facts(connection, node["id"])
@@ -302,7 +260,7 @@ def _parents(connection: Connection, node: Mapping[str, Any]) -> list[dict[str, 
 def _count_beyond(
     connection: Connection, nodes: Sequence[tuple[str, str]], seen: Collection[tuple[str, str]]
 ) -> int:
-    """Count the ancestors of nodes that are not among the seen ones."""
+    """Ancestors of nodes that are not seen yet."""
     first = select(_EDGE.c.parent_kind, _EDGE.c.parent).where(
         tuple_(_EDGE.c.child_kind, _EDGE.c.child).in_(nodes)
     )
@@ -349,7 +307,7 @@ def _dataset_facts(connection: Connection, name: str) -> dict[str, Any]:
 
 
 def _erased_facts(connection: Connection, dataset: str, number: int, digest: str) -> dict[str, Any]:
-    """Rows that were erased from a version, its digest now and those that it had."""
+    """Erased rows of a version, its digest now and before."""
     query = select(_ERASED).where(_ERASED.c.dataset == dataset, _ERASED.c.number == number)
     gone = connection.execute(query.order_by(_ERASED.c.at_us)).all()
     return {

@@ -19,9 +19,8 @@ from .lineage import Kind, add_edges, node_id
 
 _MODEL = table_of(ModelVersion)
 FORMER = "former"
-"""Status of a replaced champion that still answers beside the new one, while that is watched."""
+"""Status of a replaced champion that still answers while the new one is watched."""
 IN_SERVICE = ("champion", "challenger", FORMER)
-"""Status of versions that answer."""
 NAMED = "named in the configuration"
 """Note of versions that the configuration names; those of others say what made them."""
 
@@ -48,12 +47,11 @@ class Model:
 
     @property
     def id(self) -> str:
-        """Name in lineage, such as ``digits@2``."""
         return node_id(self.model, self.version)
 
     @property
     def kept(self) -> dict[str, str]:
-        """Digest of each kept folder, by use."""
+        """Digest of each stored folder, by use."""
         return dict(json.loads(self.source).get("kept", {}))
 
 
@@ -70,7 +68,7 @@ def register(
     note: str = "",
     made_from: Sequence[tuple[Kind, str, str]] = (),
 ) -> Model:
-    """Register a version; an existing one stays unchanged."""
+    """An existing version stays unchanged."""
     row = _find(connection, model, version)
     if row is None:
         connection.execute(
@@ -104,14 +102,8 @@ def register_initial(
 ) -> Model:
     """Register the configured model as champion, unless versions exist.
 
-    Parameters
-    ----------
-    content
-        The safetensors or ONNX file, or what says what it is: the source file of a predictor function.
-    is_weights
-        Whether the version is loaded from ``content``.
-    digest
-        Of all that it is made of, where that is more than ``content``.
+    ``content`` is loaded if ``is_weights``, else it describes the version; ``digest`` covers more than
+    ``content``.
     """
     known = champion(connection, model)
     if known is not None:
@@ -143,13 +135,6 @@ def register_initial(
 
 
 def get(connection: Connection, model: str, version: str) -> Model:
-    """Version of a model by name.
-
-    Raises
-    ------
-    NotFound
-        If there is none of that name.
-    """
     row = _find(connection, model, version)
     if row is None:
         raise NotFound(f"model {model!r} has no version {version!r}")
@@ -157,7 +142,6 @@ def get(connection: Connection, model: str, version: str) -> Model:
 
 
 def champion(connection: Connection, model: str) -> Model | None:
-    """The version in production, None before the first one is registered."""
     row = connection.execute(
         select(_MODEL).where(_MODEL.c.model == model, _MODEL.c.status == "champion")
     ).first()
@@ -165,7 +149,6 @@ def champion(connection: Connection, model: str) -> Model | None:
 
 
 def all_versions(connection: Connection, model: str | None = None) -> list[Model]:
-    """Versions in order of their making."""
     query = select(_MODEL).order_by(_MODEL.c.model, _MODEL.c.created_us, _MODEL.c.version)
     if model is not None:
         query = query.where(_MODEL.c.model == model)
@@ -173,13 +156,11 @@ def all_versions(connection: Connection, model: str | None = None) -> list[Model
 
 
 def versions_in_service(connection: Connection) -> list[Model]:
-    """Champion and challengers of every model."""
     query = select(_MODEL).where(_MODEL.c.status.in_(IN_SERVICE))
     return [Model(**row._mapping) for row in connection.execute(query)]
 
 
 def names_of_versions(connection: Connection) -> dict[str, frozenset[str]]:
-    """Every version by model, in service or not."""
     found: dict[str, set[str]] = {}
     for row in connection.execute(select(_MODEL.c.model, _MODEL.c.version)):
         found.setdefault(row.model, set()).add(row.version)
@@ -194,13 +175,7 @@ def next_version(connection: Connection, model: str) -> str:
 
 
 def weights_bytes(connection: Connection, objects: ObjectStore, model: str, version: str) -> bytes:
-    """The kept weights of a version: safetensors, or an ONNX file.
-
-    Raises
-    ------
-    NotFound
-        If there is no such version, or it has none (a function, a folder, a model elsewhere).
-    """
+    """``NotFound`` for functions, folders and endpoints."""
     found = get(connection, model, version)
     if found.weights is None:
         raise NotFound(f"{found.id} has no weights of its own: it is a function, a folder or an endpoint")
@@ -208,7 +183,6 @@ def weights_bytes(connection: Connection, objects: ObjectStore, model: str, vers
 
 
 def lost_objects(objects: ObjectStore, found: Model) -> list[str]:
-    """Digests of a version's objects that are not there."""
     named = {*filter(None, [found.weights]), *found.kept.values()}
     for manifest in found.kept.values():
         with suppress(NotFound):
@@ -231,7 +205,7 @@ def objects_of_versions(connection: Connection, objects: ObjectStore) -> set[str
 def set_status(
     connection: Connection, model: str, version: str, status: str, *, now_us: int, note: str = ""
 ) -> None:
-    """Set a version's status; promote and rollback change the champion."""
+    """Never changes the champion."""
     connection.execute(
         update(_MODEL)
         .where(_MODEL.c.model == model, _MODEL.c.version == version, _MODEL.c.status != "champion")
@@ -240,7 +214,7 @@ def set_status(
 
 
 def set_source(connection: Connection, model: str, version: str, source: str) -> None:
-    """Replace a version's source; its weights stay."""
+    """Weights stay."""
     connection.execute(
         update(_MODEL).where(_MODEL.c.model == model, _MODEL.c.version == version).values(source=source)
     )
@@ -258,24 +232,7 @@ def promote(
     is_override: bool = False,
     targets: Sequence[WebhookTarget] = (),
 ) -> Model:
-    """Make a version champion, retire the old, in the caller's transaction.
-
-    Parameters
-    ----------
-    by
-        Name of the key that asked for it, or ``gate``.
-    verdict
-        Of the gate on the version.
-    is_override
-        Whether the gate did not pass it.
-
-    Raises
-    ------
-    NotFound
-        If there is no such version.
-    NotPromotable
-        If the version failed to be trained.
-    """
+    """Make a version champion and retire the old one. ``is_override``: past the gate."""
     found = get(connection, model, version)
     if found.status == "champion":
         return found
@@ -291,7 +248,7 @@ def promote(
     )
     if old is not None:
         add_edges(connection, "model", found.id, [("model", old.id, "replaced")], now_us=now_us)
-    _tell(connection, "model.promoted", found, old, by=by, reason=reason, targets=targets, now_us=now_us)
+    _announce(connection, "model.promoted", found, old, by=by, reason=reason, targets=targets, now_us=now_us)
     return get(connection, model, version)
 
 
@@ -305,22 +262,7 @@ def rollback(
     to: str | None = None,
     targets: Sequence[WebhookTarget] = (),
 ) -> Model:
-    """Make a former champion champion again, in the caller's transaction.
-
-    Parameters
-    ----------
-    by
-        Name of the key that asked for it, or ``watch``.
-    to
-        The version; by default the one that the champion replaced.
-
-    Raises
-    ------
-    NotFound
-        If there is no champion, or no such version.
-    NotPromotable
-        If the version never was champion, or the champion replaced none.
-    """
+    """Make a former champion champion again, by default the replaced one."""
     current = champion(connection, model)
     if current is None:
         raise NotFound(f"model {model!r} has no champion")
@@ -333,7 +275,7 @@ def rollback(
         why = "is champion already" if back.version == current.version else "never was champion"
         raise NotPromotable(f"to: {back.id} {why}; {named}")
     _crown(connection, back, current, "rolled_back", by=by, reason=reason, verdict=None, now_us=now_us)
-    _tell(
+    _announce(
         connection, "model.rolled_back", back, current, by=by, reason=reason, targets=targets, now_us=now_us
     )
     return get(connection, model, back.version)
@@ -375,7 +317,7 @@ def _crown(
     )
 
 
-def _tell(
+def _announce(
     connection: Connection,
     event: str,
     new: Model,
@@ -386,7 +328,6 @@ def _tell(
     targets: Sequence[WebhookTarget],
     now_us: int,
 ) -> None:
-    """Send the event of another champion."""
     data = {"model": new.model, "version": new.version, "replaced": old.version if old else None}
     data |= {"reason": reason, "by": by, "digest": new.digest}
     enqueue(connection, event, data, targets=targets, now_us=now_us)

@@ -1,7 +1,6 @@
-"""Encoded images, audio, long texts in the journal, bytes or references.
+"""Payload columns: encoded images, audio and long texts, as bytes or references.
 
-What came is kept as it came. A :class:`PayloadForm`, the type that the configuration declares for the column,
-says what a model sees of it.
+What came is stored unchanged; the declared :class:`PayloadForm` is what a model sees.
 """
 
 import math
@@ -22,9 +21,9 @@ PAYLOAD = pa.struct(
 """Type of a payload column: ``bytes``, or ``uri`` and ``sha256`` of bytes that lie elsewhere."""
 FIELDS = tuple(field.name for field in PAYLOAD)
 NULLABLE = "?"
-"""Ending of a declared type whose column rows to learn from may lack."""
+"""Suffix of a declared type whose column training rows may lack."""
 MEDIA_TYPE = b"outrider.media_type"
-"""Metadata of an Arrow field: what its bytes are."""
+"""Metadata key of an Arrow field: type of its bytes."""
 _IMAGE = re.compile(
     r"image\(\s*(?P<height>\d+)\s*,\s*(?P<width>\d+)\s*(?:,\s*(?P<channels>[134])\s*)?"
     r"(?:,\s*0\.\.(?P<top>1|255)\s*)?\)"
@@ -34,18 +33,16 @@ _MOST_SIDE = 8192
 
 @dataclass(frozen=True, slots=True)
 class PayloadForm:
-    """Decoding of a column's payloads in the worker."""
-
     kind: Literal["image", "text", "binary"]
     """``image``: a tensor; ``text``: a text, of UTF-8; ``binary``: the bytes."""
     shape: tuple[int, ...] = ()
-    """Of an image's tensor: (height, width) for grey, (height, width, channels) otherwise."""
+    """Of an image's tensor: (height, width) for grey, else (height, width, channels)."""
     top: int = 1
     """Value of full brightness, 1 or 255."""
 
     @property
     def bytes_per_row(self) -> int:
-        """Bytes of a decoded image; 0 for other kinds, unknown before."""
+        """Size of a decoded image; 0 for other kinds, unknown before."""
         return 4 * math.prod(self.shape) if self.shape else 0
 
 
@@ -54,8 +51,6 @@ BINARY = PayloadForm("binary")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Payload:
-    """Payload as received: bytes, or a reference with SHA-256."""
-
     data: bytes | memoryview | None = None
     uri: str | None = None
     sha256: str | None = None
@@ -67,20 +62,7 @@ class Payload:
 
 
 def parse_form(text: str) -> PayloadForm | None:
-    """Form of a declared payload column type, None for other types.
-
-    Raises
-    ------
-    ValueError
-        If an image is declared in a way that cannot be.
-
-    Examples
-    --------
-    >>> parse_form("image(224, 224, 3)").shape, parse_form("image(28, 28, 0..255)").top
-    ((224, 224, 3), 255)
-    >>> parse_form("text").kind, parse_form("float")
-    ('text', None)
-    """
+    """None for types that are no payloads."""
     text = text.removesuffix(NULLABLE)
     if text == "binary":
         return BINARY
@@ -100,12 +82,10 @@ def parse_form(text: str) -> PayloadForm | None:
 
 
 def is_payload(kind: pa.DataType) -> bool:
-    """Test for the Arrow type of payloads."""
     return bool(kind.equals(PAYLOAD))
 
 
 def payload_array(values: Sequence[Payload | None]) -> pa.StructArray:
-    """Column of payloads."""
     columns = [
         pa.array([None if v is None else v.data for v in values], pa.binary()),
         pa.array([None if v is None else v.uri for v in values], pa.string()),
@@ -118,10 +98,7 @@ def payload_array(values: Sequence[Payload | None]) -> pa.StructArray:
 
 
 def from_arrow(array: pa.Array, media_type: str | None = None) -> pa.StructArray | None:
-    """Payload column from an Arrow sender's column, or None.
-
-    Bytes, or structs with some of the fields ``bytes uri sha256 media_type``, one of the first two at least.
-    """
+    """Bytes, or structs with ``bytes`` or ``uri``; None for others."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         return None
@@ -144,7 +121,7 @@ def from_arrow(array: pa.Array, media_type: str | None = None) -> pa.StructArray
 
 
 def bytes_array(data: pa.BinaryArray, media_type: str | None = None) -> pa.StructArray:
-    """Column of payloads that came as bytes; null where ``data`` is."""
+    """Null where ``data`` is."""
     rows = len(data)
     kinds = pa.nulls(rows, pa.string()) if media_type is None else pa.repeat(pa.scalar(media_type), rows)
     columns = [data, pa.nulls(rows, pa.string()), pa.nulls(rows, pa.string()), kinds]
@@ -153,7 +130,6 @@ def bytes_array(data: pa.BinaryArray, media_type: str | None = None) -> pa.Struc
 
 
 def text_array(values: Any) -> Any:
-    """Texts of a column as payloads, other values unchanged."""
     if isinstance(values, pa.Array):
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             return bytes_array(values.cast(pa.string()).cast(pa.binary()), "text/plain")
@@ -167,12 +143,12 @@ def text_array(values: Any) -> Any:
 
 
 def field_of(column: pa.StructArray, name: str) -> pa.Array:
-    """Field of a payload column, null where the payload is."""
+    """Null where the payload is."""
     return column.flatten()[FIELDS.index(name)]
 
 
 def faults_of(column: pa.StructArray, *, max_bytes: int) -> dict[int, str]:
-    """Rows of neither bytes nor reference, or too many bytes; reasons."""
+    """Reasons by row: neither bytes nor reference, or too many bytes."""
     data, uri, sha256, media_type = column.flatten()
     faults: dict[int, str] = {}
     there = column.is_valid().to_numpy(zero_copy_only=False)
@@ -193,7 +169,6 @@ def faults_of(column: pa.StructArray, *, max_bytes: int) -> dict[int, str]:
 
 
 def forms_of(columns: Mapping[str, str]) -> dict[str, PayloadForm]:
-    """Forms of the payload columns among declared ones."""
     found = {}
     for name, text in columns.items():
         try:

@@ -1,7 +1,4 @@
-"""Folders of files as objects, and one manifest object for each folder.
-
-The manifest is canonical JSON, ``{relative name: SHA-256}``: equal folders have equal digests.
-"""
+"""Folders of files as objects, each with a canonical JSON manifest ``{name. SHA-256}``."""
 
 import hashlib
 import json
@@ -19,7 +16,6 @@ from outrider.errors import OutriderError
 from .objects import CorruptObject, LocalObjects, ObjectStore, is_digest
 
 FOLDER = "folders"
-"""Name of the cache in a data folder."""
 MOST_FILES = 1000
 _PART = re.compile(r"[A-Za-z0-9_][\w.+ =-]{0,199}", re.ASCII)
 _COPY = "-copy"
@@ -28,22 +24,11 @@ _MANIFEST_BYTES = 1_048_576
 
 
 class WrongFolder(OutriderError):  # noqa: N818 - reads as the thing it is
-    """Names or files that no kept folder can have."""
+    pass
 
 
 def keep_folder(objects: ObjectStore, files: Mapping[str, Path]) -> str:
-    """Keep the files of a folder; return the digest of its manifest.
-
-    Parameters
-    ----------
-    files
-        By name relative to the folder, with ``/`` between parts.
-
-    Raises
-    ------
-    WrongFolder
-        If a name leads elsewhere, or a file is a link or no file.
-    """
+    """Returns the digest of the manifest; ``files`` by relative name."""
     check_names(files)
     for name, path in files.items():
         if path.is_symlink() or not path.is_file():
@@ -56,21 +41,11 @@ def keep_folder(objects: ObjectStore, files: Mapping[str, Path]) -> str:
 
 
 def keep_manifest(objects: ObjectStore, files: Mapping[str, str]) -> str:
-    """Keep a manifest of objects that are kept already; return its digest."""
     check_names(files)
     return objects.put(json.dumps(dict(sorted(files.items())), separators=(",", ":")).encode())
 
 
 def files_of(objects: ObjectStore, digest: str) -> dict[str, str]:
-    """Digest of each file of a kept folder.
-
-    Raises
-    ------
-    NotFound
-        If the manifest is lost.
-    WrongFolder
-        If the object is no manifest.
-    """
     if objects.size(digest) > _MANIFEST_BYTES:
         raise WrongFolder(f"object {digest} is no manifest of a folder")
     try:
@@ -84,24 +59,7 @@ def files_of(objects: ObjectStore, digest: str) -> dict[str, str]:
 
 
 def opened_folder(objects: LocalObjects, digest: str, cache: Path, *, copies: bool = False) -> Path:
-    """Folder on this disk with the verified files of a kept folder.
-
-    It is made where it is not there, or is damaged.
-
-    Parameters
-    ----------
-    cache
-        Folder of opened folders.
-    copies
-        True for copies, which others may write to; False for hard links where the disk allows them.
-
-    Raises
-    ------
-    NotFound
-        If an object is lost.
-    CorruptObject
-        If an object is damaged.
-    """
+    """Verified files on this disk; ``copies`` may be written to, links not."""
     files = files_of(objects, digest)
     place = cache / (f"{digest}{_COPY}" if copies else digest)
     if _holds(place, files):
@@ -122,10 +80,7 @@ def opened_folder(objects: LocalObjects, digest: str, cache: Path, *, copies: bo
 
 
 def unopened(cache: Path, *, older_than_s: float, in_service: Collection[str] = ()) -> list[Path]:
-    """Opened folders without use since then, and leftovers.
-
-    They are made again when asked for; those of versions that answer now stay.
-    """
+    """Opened folders unused since then, but ``in_service``, and leftovers."""
     before = time.time() - older_than_s
     found = []
     for path in sorted(cache.iterdir()) if cache.is_dir() else ():
@@ -137,20 +92,7 @@ def unopened(cache: Path, *, older_than_s: float, in_service: Collection[str] = 
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Refuse names that lead elsewhere, and files that are folders too.
-
-    Raises
-    ------
-    WrongFolder
-        With the name.
-
-    Examples
-    --------
-    >>> check_names(["config.json", "1_Pooling/config.json"])
-    >>> check_names(["../key"])
-    Traceback (most recent call last):
-    outrider.dataops.payloads.folders.WrongFolder: '../key': a name below the folder expected, of letters, ...
-    """
+    """Refuse names outside the folder, and files that are folders too."""
     known = set(names)
     if not known or len(known) > MOST_FILES:
         raise WrongFolder(f"1 to {MOST_FILES} files expected, got {len(known)}")
@@ -168,7 +110,6 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def _holds(place: Path, files: Mapping[str, str]) -> bool:
-    """True for a folder with these files and no others."""
     found = {path.relative_to(place).as_posix() for path in place.rglob("*") if not path.is_dir()}
     if found != files.keys() or any((place / name).is_symlink() for name in files):
         return False
@@ -187,7 +128,7 @@ def _bring(source: Path, target: Path, *, copies: bool) -> None:
 
 
 def _put_in_place(made: Path, place: Path) -> None:
-    """Rename a whole folder into place; another process may do the same."""
+    """Another process may do the same."""
     made.chmod(0o700)
     for _ in range(3):
         try:

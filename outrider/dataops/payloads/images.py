@@ -1,4 +1,4 @@
-"""Decoding of images into tensors of one size, mode, and result."""
+"""Decoding of images into tensors of a declared size and mode."""
 
 import io
 import threading
@@ -17,20 +17,17 @@ if TYPE_CHECKING:
     from PIL import Image
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-"""What is decoded; Pillow knows more, of which some run programs or have no bounds."""
+"""Pillow knows more, of which some run programs or have no bounds."""
 _MODES = {None: "L", 1: "L", 3: "RGB", 4: "RGBA"}
 MOST_PIXELS = 25_000_000
 MOST_DECODED_BYTES = 268_435_456
-"""Of images that one model decodes at a time, as they are unpacked."""
+"""Of images that one model decodes at a time, unpacked."""
 _PIXEL_BYTES = 8
 """Four of the widest mode, and four of what it is converted to."""
 
 
 class DecodeGate:
-    """Bound on the bytes of images unpacked at a time.
-
-    One of any size may go alone.
-    """
+    """Bound on the bytes of images unpacked at a time. One may exceed alone."""
 
     def __init__(self, most_bytes: int = MOST_DECODED_BYTES) -> None:
         self._most = most_bytes
@@ -39,7 +36,6 @@ class DecodeGate:
 
     @contextmanager
     def room(self, pixels: int) -> Iterator[None]:
-        """Room for an image, once there is some."""
         size = pixels * _PIXEL_BYTES
         with self._freed:
             self._freed.wait_for(lambda: not self._taken or self._taken + size <= self._most)
@@ -55,28 +51,9 @@ class DecodeGate:
 def decode_image(
     data: bytes, form: PayloadForm, *, max_pixels: int = MOST_PIXELS, gate: DecodeGate | None = None
 ) -> NDArray[np.float32]:
-    """Decode an image into a tensor of ``form.shape``.
+    """First frame, resized bilinearly without keeping proportions; EXIF rotation is ignored.
 
-    The first frame of several, scaled without keeping proportions. Resizing is bilinear with antialiasing, as
-    in Pillow. The rotation that EXIF may ask for is not applied: loaders of training data do not apply it
-    either, unless told.
-
-    Parameters
-    ----------
-    max_pixels
-        Of the image as it is encoded: checked before anything is unpacked.
-    gate
-        Waited at before; None for no bound over several images.
-
-    Returns
-    -------
-    array
-        Shape ``form.shape``, values in 0 to ``form.top``.
-
-    Raises
-    ------
-    PayloadError
-        If the bytes are no image that can be read whole.
+    ``max_pixels`` is checked before anything is unpacked.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -115,7 +92,7 @@ def _tensor(image: "Image.Image", form: PayloadForm) -> NDArray[np.float32]:
 
 
 def _eight_bits(image: "Image.Image") -> "Image.Image":
-    """Grey of more than 8 bits as 8: Pillow would cut off what is above 255."""
+    """Pillow would clip grey of more than 8 bits at 255."""
     from PIL import Image
 
     if image.mode.startswith("I"):

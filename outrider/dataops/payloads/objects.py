@@ -22,13 +22,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def is_digest(text: str) -> bool:
-    """Test for a SHA-256 in hex: 64 lower-case digits.
-
-    Examples
-    --------
-    >>> is_digest("0f" * 32), is_digest("0F" * 32), is_digest("0f")
-    (True, False, False)
-    """
+    """64 lower-case hex digits."""
     return _DIGEST.fullmatch(text) is not None
 
 
@@ -36,28 +30,27 @@ class ObjectStore(Protocol):
     """Content-addressed bytes that never change under their digest."""
 
     def put(self, data: bytes) -> str:
-        """Store durably, the same bytes once; return SHA-256 in hex."""
+        """Store durably and return the SHA-256 in hex."""
 
     def put_file(self, file: BinaryIO) -> str:
-        """Store the rest of a file, in steps; return SHA-256 in hex."""
+        """Store the rest of a file, in steps."""
 
     def get(self, digest: str) -> bytes:
-        """Verified bytes of a digest; raises NotFound or CorruptObject."""
+        """Verified bytes; raises NotFound or CorruptObject."""
 
     def mapped(self, digest: str) -> memoryview:
-        """Verified bytes of a digest, mapped; raises NotFound or CorruptObject."""
+        """Verified bytes, mapped; raises NotFound or CorruptObject."""
 
-    def has(self, digest: str) -> bool:
-        """Test for an object of that digest."""
+    def has(self, digest: str) -> bool: ...
 
     def size(self, digest: str) -> int:
-        """Bytes of that digest; raises NotFound."""
+        """Raises NotFound."""
 
     def digests(self, *, older_than_s: float = 0.0) -> Iterator[str]:
-        """Digests of all objects that nothing wrote or touched since."""
+        """Objects that were not written or touched since."""
 
     def remove(self, digest: str) -> None:
-        """Delete durably, if there is one; mapped bytes stay readable."""
+        """Delete durably, if present; mapped bytes stay readable."""
 
 
 class CorruptObject(OutriderError):  # noqa: N818 - reads as the thing it is
@@ -65,22 +58,18 @@ class CorruptObject(OutriderError):  # noqa: N818 - reads as the thing it is
 
 
 class LocalObjects:
-    """Objects as files ``<folder>/ab/abcdef…``, written beside, then renamed: never half there."""
+    """Files ``<folder>/ab/abcdef…``, written aside, then renamed: never partial."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._synced: set[Path] = set()
-        """Folders whose own names survive a power cut."""
         self._verified: set[tuple[str, int, int, int]] = set()
-        """Digest, inode, time of change and size of files that were mapped and right."""
 
     def put(self, data: bytes) -> str:
-        """Store durably; returns the SHA-256 in hex."""
         digest = hashlib.sha256(data).hexdigest()
         return digest if self.touch(digest) else self.put_file(BytesIO(data))
 
     def put_file(self, file: BinaryIO) -> str:
-        """Store the rest of a file durably; returns the SHA-256 in hex."""
         self.folder.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=_PART)
         digest = hashlib.sha256()
@@ -104,13 +93,7 @@ class LocalObjects:
         return path.name
 
     def take(self, path: Path, digest: str) -> None:
-        """Move a file of the same disk into the store durably.
-
-        Parameters
-        ----------
-        digest
-            Its SHA-256, which the caller has verified.
-        """
+        """Move a verified file of the same disk into the store."""
         if self.touch(digest):
             path.unlink(missing_ok=True)
             return
@@ -124,7 +107,6 @@ class LocalObjects:
         _sync_folder(self.folder)
 
     def get(self, digest: str) -> bytes:
-        """Bytes of that digest, verified."""
         try:
             data = self._path(digest).read_bytes()
         except FileNotFoundError:
@@ -133,10 +115,7 @@ class LocalObjects:
         return data
 
     def mapped(self, digest: str) -> memoryview:
-        """Bytes of that digest, mapped instead of read.
-
-        A large file is verified once, as long as it stays as it is.
-        """
+        """A large file is verified once until changed."""
         try:
             with self._path(digest).open("rb") as file:
                 found = os.fstat(file.fileno())
@@ -153,18 +132,15 @@ class LocalObjects:
         return data
 
     def has(self, digest: str) -> bool:
-        """Test for an object of that digest."""
         return self._path(digest).exists()
 
     def size(self, digest: str) -> int:
-        """Bytes of that digest."""
         try:
             return self._path(digest).stat().st_size
         except FileNotFoundError:
             raise NotFound(f"no object {digest} in {self.folder}") from None
 
     def digests(self, *, older_than_s: float = 0.0) -> Iterator[str]:
-        """Digests of all objects that nothing wrote or touched since."""
         before = time.time() - older_than_s
         for path in sorted(self.folder.glob("??/*")):
             with suppress(FileNotFoundError):  # deleted meanwhile
@@ -172,20 +148,13 @@ class LocalObjects:
                     yield path.name
 
     def remove(self, digest: str) -> None:
-        """Delete durably, if there is one."""
         path = self._path(digest)
         path.unlink(missing_ok=True)
         if path.parent.exists():  # the name must be gone after a power cut too
             _sync_folder(path.parent)
 
     def touch(self, digest: str) -> bool:
-        """Make an object as young as a new one.
-
-        Returns
-        -------
-        bool
-            False where there is none.
-        """
+        """Make an object as young as a new one. False if there is none."""
         if not self.has(digest):
             return False
         with self._removals(fcntl.LOCK_SH):
@@ -196,13 +165,7 @@ class LocalObjects:
         return True
 
     def remove_old(self, name: str, *, older_than_s: float) -> bool:
-        """Delete a file of the store that nothing wrote or touched since.
-
-        Parameters
-        ----------
-        name
-            Digest of an object, or name of a file that a broken writer left.
-        """
+        """``name`` is a digest, or a file that a broken writer left."""
         path = self.folder / name if name.startswith(_PART) else self._path(name)
         with self._removals(fcntl.LOCK_EX):
             try:
@@ -215,14 +178,13 @@ class LocalObjects:
 
     @contextmanager
     def _removals(self, how: int) -> Iterator[None]:
-        """Lock under which an object either is touched or goes, whichever process does it."""
+        """An object is either touched or removed, by whichever process."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".removals").open("ab") as lock:
             fcntl.flock(lock, how)
             yield
 
     def path(self, digest: str) -> Path:
-        """File of that digest, which another process verifies by name."""
         path = self._path(digest)
         if not path.exists():
             raise NotFound(f"no object {digest} in {self.folder}")

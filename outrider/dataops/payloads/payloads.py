@@ -21,61 +21,37 @@ from .roots import PayloadError
 from .store import PayloadStore
 
 DECODED_BYTES = 67_108_864
-"""Decoded payloads of a block, about: intake cuts blocks, and the worker units, to fit."""
+"""Approximate size of a block's decoded payloads: intake cuts blocks, and the worker units, to fit."""
 THREADS = 8
 MOST_BEGUN = 2
-"""Batches whose payloads are fetched ahead: the stream's next, and the next of what was skipped."""
+"""Batches fetched ahead: the stream's next, and the next of those skipped."""
 MOST_HUNG = 64
-"""Threads given up because a fetch never came back; with more, references fail at once."""
+"""Threads given up because a fetch never returned; with more, references fail at once."""
 
 
 def rows_at_once(forms: Mapping[str, PayloadForm], *, payload_bytes: int, may_fetch: bool) -> int:
-    """Most records to decode together, fetched payloads at greatest size.
-
-    Examples
-    --------
-    >>> forms = {"inputs.image": PayloadForm("image", (224, 224, 3))}
-    >>> rows_at_once(forms, payload_bytes=1_000_000, may_fetch=True)
-    111
-    >>> rows_at_once({}, payload_bytes=1_000_000, may_fetch=True)
-    67108864
-    """
+    """Most records to decode together, fetched payloads at greatest size."""
     per_row = sum(form.bytes_per_row or (payload_bytes if may_fetch else 0) for form in forms.values())
     return max(1, DECODED_BYTES // max(1, per_row))
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Batch with decoded payloads."""
-
     batch: Batch
-    """The same rows; null where a payload could not be opened."""
+    """Same rows; null where a payload could not be opened."""
     faults: dict[int, str] = field(default_factory=dict)
-    """Row to the reason for which one of its payloads could not be opened."""
 
     @property
     def well(self) -> NDArray[np.intp]:
-        """Rows without a fault."""
         return np.array([row for row in range(self.batch.rows) if row not in self.faults], dtype=np.intp)
 
     def take(self, rows: NDArray[np.intp]) -> "Opened":
-        """Selected rows of the batch."""
         faults = {at: self.faults[row] for at, row in enumerate(rows.tolist()) if row in self.faults}
         return Opened(self.batch.take(rows), faults)
 
 
 class Payloads:
-    """Opens the payloads of one model.
-
-    Parameters
-    ----------
-    forms
-        Declared columns; what is not declared stays bytes.
-    deadline_s
-        For one payload, from when its turn comes.
-    max_pixels
-        Of an encoded image.
-    """
+    """Opens the payloads of one model; undeclared columns stay bytes."""
 
     def __init__(
         self,
@@ -97,11 +73,10 @@ class Payloads:
 
     @classmethod
     def none(cls) -> "Payloads":
-        """Decoder of inline bytes, for models without declared payloads."""
         return cls({}, PayloadStore(max_bytes=0))
 
     def begin(self, batch: Batch) -> "Opening | None":
-        """Begin to open a batch's payloads; None without any."""
+        """None if the batch has no payloads."""
         names = payload_columns(batch)
         if not names:
             return None
@@ -119,14 +94,13 @@ class Payloads:
 
     @property
     def may_refer(self) -> bool:
-        """True where payloads of this model may be references."""
         return self._store.may_fetch
 
     def is_ready(self, batch: Batch) -> bool:
-        """True where :meth:`open` will not wait; begins the fetch."""
+        """True if :meth:`open` will not wait; begins the fetch."""
         if not self._has_references(batch):
             return True
-        begun = next((one for one in self._begun if one.batch is batch), None) or self.begin(batch)
+        begun = next((job for job in self._begun if job.batch is batch), None) or self.begin(batch)
         if begun is None:
             return True
         if begun not in self._begun:
@@ -134,8 +108,7 @@ class Payloads:
         return begun.is_done()
 
     def open(self, batch: Batch, rows: NDArray[np.intp] | None = None) -> Opened:
-        """Open the payloads of ``rows``, or all, and wait."""
-        begun = next((one for one in self._begun if one.batch is batch), None)
+        begun = next((job for job in self._begun if job.batch is batch), None)
         if begun is not None:
             self._begun.remove(begun)
             return begun.result() if rows is None else begun.result().take(rows)
@@ -154,7 +127,7 @@ class Payloads:
         return any(batch.arrow(name).flatten()[at].null_count < batch.rows for name in payload_columns(batch))
 
     def keep(self, batch: Batch) -> dict[int, str]:
-        """Keep referenced payloads for good; return failed rows, and why."""
+        """Store referenced payloads; returns failed rows with reasons."""
         faults: dict[int, str] = {}
         for name in payload_columns(batch):
             _, uri, sha256, _ = batch.arrow(name).flatten()
@@ -174,12 +147,10 @@ class Payloads:
 
 
 def payload_columns(batch: Batch) -> list[str]:
-    """Names of the columns of payloads that are not opened yet."""
     return [field.name for field in batch.to_arrow().schema if is_payload(field.type)]
 
 
 def without_payloads(batch: Batch) -> Batch:
-    """The records without the columns of payloads that are not opened."""
     names = set(payload_columns(batch))
     if not names:
         return batch
@@ -188,7 +159,7 @@ def without_payloads(batch: Batch) -> Batch:
 
 
 def without_bytes(batch: Batch) -> Batch:
-    """Records without columns of bytes, too large for pages or evidence."""
+    """Columns of bytes are too large for pages or evidence."""
     kept = [f.name for f in batch.to_arrow().schema if not pa.types.is_binary(f.type)]
     if len(kept) == len(batch.names):
         return batch
@@ -210,8 +181,6 @@ def _decoded(data: bytes, form: PayloadForm, max_pixels: int, gate: DecodeGate) 
 
 @dataclass(slots=True)
 class PayloadTask:
-    """Work on one payload, with its result."""
-
     work: Callable[[], Any]
     done: Future[Any] = field(default_factory=Future)
     began: float | None = None
@@ -225,8 +194,6 @@ class _Job:
 
 
 class Opening:
-    """Payloads of one batch in the course of opening."""
-
     def __init__(
         self,
         batch: Batch,
@@ -242,12 +209,10 @@ class Opening:
         self._crew = crew
 
     def is_done(self) -> bool:
-        """True where every payload is opened, or has failed."""
         self._crew.give_up_late()
         return all(job.task.done.done() for job in self._jobs)
 
     def result(self) -> Opened:
-        """Wait for the rest, and build the columns."""
         values: dict[str, list[Any]] = {name: [None] * self.batch.rows for name in self._names}
         faults: dict[int, str] = {}
         for job in self._jobs:
@@ -290,17 +255,7 @@ def _column(values: Sequence[Any], form: PayloadForm) -> pa.Array:
 
 
 class Crew:
-    """Threads that run tasks.
-
-    One whose task passes its deadline is replaced, and the task fails.
-
-    Parameters
-    ----------
-    threads
-        At work at a time; made when first needed, and they never keep the process alive.
-    deadline_s
-        Of one task.
-    """
+    """Daemon threads that run tasks; one past its deadline is replaced."""
 
     def __init__(self, threads: int, deadline_s: float) -> None:
         self._threads = threads
@@ -311,7 +266,6 @@ class Crew:
         self._alive = self._hung = 0
 
     def start(self, tasks: Sequence[PayloadTask]) -> None:
-        """Queue tasks."""
         with self._lock:
             while self._alive < min(self._threads, len(tasks)):
                 self._hire()
@@ -319,7 +273,6 @@ class Crew:
             self._queue.put(task)
 
     def give_up_late(self) -> None:
-        """Fail the tasks past their deadline, and replace their threads."""
         now = time.monotonic()
         with self._lock:
             late = [
@@ -357,7 +310,7 @@ class Crew:
             value: Any = None
             try:
                 value = task.work()
-            except BaseException as raised:  # noqa: BLE001 - told to whoever waits for it
+            except BaseException as raised:  # noqa: BLE001 - raised again by the waiting thread
                 error = raised
             with self._lock:
                 if self._running.pop(me, None) is not task:

@@ -1,6 +1,6 @@
-"""Folders and buckets, references inside, and bytes fetched from them.
+"""Folders and buckets that references may point into.
 
-Nothing else is ever opened: no other scheme, no address of a host, no way out by ``..`` or a link.
+Nothing else is opened: no other scheme, no host, no way out by ``..`` or a link.
 """
 
 import os
@@ -17,32 +17,29 @@ _S3_OPTIONS = {"region", "endpoint_override", "scheme", "anonymous"}
 
 
 class PayloadError(OutriderError):
-    """A payload that cannot be fetched or decoded; the message says why."""
+    pass
 
 
 class Root(Protocol):
-    """Root below which payloads may lie."""
-
     def holds(self, uri: str) -> bool:
-        """Test for a reference inside, by its text alone."""
+        """True for a reference inside, by its text alone."""
 
     def read(self, uri: str, max_bytes: int) -> bytes:
-        """Read at most ``max_bytes + 1`` bytes; raises PayloadError or OSError."""
+        """At most ``max_bytes + 1`` bytes; raises PayloadError or OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder: ``file:///path`` of regular files whose real path is inside."""
+    """``file:///path`` of regular files whose real path is inside."""
 
     path: Path
 
     def holds(self, uri: str) -> bool:
-        """Test for a reference to a file below, without ``..``."""
+        """True for a path below, without ``..``."""
         path = _file_path(uri)
         return path is not None and path.startswith(f"{str(self.path).rstrip('/')}/")
 
     def read(self, uri: str, max_bytes: int) -> bytes:
-        """Bytes of the file; links may not lead out of the folder."""
         path = _file_path(uri)
         if path is None:
             raise PayloadError(f"{uri} is no file:// reference")
@@ -71,12 +68,11 @@ class ObjectBucket:
     _store: Any = field(default=None, repr=False)
 
     def holds(self, uri: str) -> bool:
-        """Test for a reference to an object below."""
         key = _s3_key(uri)
         return key is not None and key[0] == self.bucket and key[1].startswith(self.prefix)
 
     def read(self, uri: str, max_bytes: int) -> bytes:
-        """Read the object's bytes with credentials of the environment."""
+        """With credentials of the environment."""
         key = _s3_key(uri)
         if key is None:
             raise PayloadError(f"{uri} is no s3:// reference")
@@ -95,25 +91,12 @@ class ObjectBucket:
 
 
 def parse_roots(texts: Sequence[str], base: Path, *, timeout_s: float) -> tuple[Root, ...]:
-    """Roots of the configuration.
-
-    Parameters
-    ----------
-    texts
-        Folders (relative to ``base``), ``file:///folder`` or ``s3://bucket/prefix?region=…``.
-    timeout_s
-        Of one request to a bucket.
-
-    Raises
-    ------
-    ConfigError
-        If one is neither, or would allow everything.
-    """
+    """Folders relative to ``base``, ``file:///folder`` or ``s3://bucket/prefix?region=…``."""
     return tuple(_root(text, base, timeout_s) for text in texts)
 
 
 def root_of(roots: Sequence[Root], uri: str) -> Root | None:
-    """Root that a reference lies in, by its text alone."""
+    """By the reference's text alone."""
     return next((root for root in roots if root.holds(uri)), None)
 
 
@@ -144,7 +127,7 @@ def _root(text: str, base: Path, timeout_s: float) -> Root:
 
 
 def _file_path(uri: str) -> str | None:
-    """Path of a ``file://`` reference; None for what is none, or has ``..``, a host, a query or a NUL."""
+    """None unless a plain ``file://`` path without ``..``, host, query or NUL."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -178,9 +161,5 @@ PAYLOAD_BYTES = 16_777_216
 
 @dataclass(frozen=True, slots=True)
 class PayloadRules:
-    """Rules for payloads of a model."""
-
     max_bytes: int = PAYLOAD_BYTES
-    """Of one."""
     roots: tuple[Root, ...] = ()
-    """Where references may point."""

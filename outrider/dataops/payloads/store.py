@@ -1,6 +1,6 @@
-"""Bytes of references: kept objects, then the cache, then the origin.
+"""Bytes of references: stored objects, then the cache, then the origin.
 
-Whatever the way, the bytes have the SHA-256 of the reference: a replay sees what was judged live or nothing.
+They always have the reference's SHA-256: a replay sees what was judged live, or nothing.
 """
 
 import hashlib
@@ -20,15 +20,7 @@ CACHE_BYTES = 1_000_000_000
 
 
 class PayloadCache:
-    """Cache of files named by SHA-256; the longest unused go first.
-
-    Losing it costs nothing but another fetch, so nothing is synced to disk.
-
-    Parameters
-    ----------
-    limit_bytes
-        Of all files together; the newest stays whatever its size.
-    """
+    """Files by SHA-256, least recently used first out. Unsynced, as losses are harmless."""
 
     def __init__(self, folder: Path, *, limit_bytes: int = CACHE_BYTES) -> None:
         self._folder = folder
@@ -37,7 +29,6 @@ class PayloadCache:
         self._sizes: OrderedDict[str, int] | None = None
 
     def get(self, digest: str) -> bytes | None:
-        """Verified bytes, or None."""
         path = self._folder / digest
         try:
             data = path.read_bytes()
@@ -51,7 +42,7 @@ class PayloadCache:
         return data
 
     def put(self, digest: str, data: bytes) -> None:
-        """Cache bytes of a checked digest; a full disk never fails."""
+        """A full disk never fails."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle, temporary = tempfile.mkstemp(dir=self._folder, prefix=".part-")
@@ -84,15 +75,7 @@ class PayloadCache:
 
 
 class PayloadStore:
-    """Reader of referenced payloads.
-
-    Parameters
-    ----------
-    roots
-        Where references may point; none in processes that fetch nothing themselves.
-    objects
-        Where payloads of flagged records are kept for good.
-    """
+    """Reader of referenced payloads; ``objects`` has payloads of flagged records."""
 
     def __init__(
         self,
@@ -109,17 +92,10 @@ class PayloadStore:
 
     @property
     def may_fetch(self) -> bool:
-        """True where any root may be fetched from."""
         return bool(self._roots)
 
     def read(self, uri: str, sha256: str) -> bytes:
-        """Bytes of a reference.
-
-        Raises
-        ------
-        PayloadError
-            If they cannot be read, are too many, or are not those of the digest.
-        """
+        """``PayloadError`` if unreadable, too large or of another digest."""
         near = self._near(sha256)
         if near is not None:
             return near
@@ -136,7 +112,7 @@ class PayloadStore:
         return data
 
     def keep(self, uri: str, sha256: str) -> None:
-        """Keep bytes for good, from at hand or the reference."""
+        """Store the bytes, from the cache or the reference."""
         if self._objects is not None and not self._objects.has(sha256):
             self._objects.put(self.read(uri, sha256))
 

@@ -1,8 +1,4 @@
-"""Redaction of columns, all of their texts at once.
-
-A column is sieved by one expression over all of its rows; only texts that pass are looked at one by one,
-equal ones once.
-"""
+"""Redaction of columns. A sieve over all rows, then single texts, equal ones once."""
 
 import json
 import re
@@ -33,23 +29,11 @@ _PRINTED = re.compile(rb"[\t\n\r -~]{16,}")
 """In bytes that are no text; shorter runs look like an address by chance, once in 20 images of a megabyte."""
 _ALL_ROWS: tuple[Kind] = ("value",)
 _FEW_BYTES = 1000
-"""Of a column whose texts are looked at without a sieve."""
+"""Size of a column whose texts are inspected without a sieve."""
 
 
 class ColumnRules:
-    """Kinds to redact by column.
-
-    Parameters
-    ----------
-    columns
-        Kinds by full column name; ``inputs.*`` is all columns whose names begin so.
-
-    Examples
-    --------
-    >>> rules = ColumnRules({"inputs.*": ["email"], "inputs.card": ["card"]})
-    >>> sorted(rules.kinds("inputs.card")), rules.kinds("outputs.answer")
-    (['card', 'email'], frozenset())
-    """
+    """Kinds to redact by full column name; ``inputs.*`` is a prefix."""
 
     def __init__(self, columns: Mapping[str, Iterable[Kind]]) -> None:
         self._columns = {name: frozenset(kinds) for name, kinds in columns.items()}
@@ -59,57 +43,41 @@ class ColumnRules:
         return bool(self._columns)
 
     def kinds(self, name: str) -> frozenset[Kind]:
-        """Kinds of one column."""
         found = self._known.get(name)
         if found is None:
-            rules = [kinds for said, kinds in self._columns.items() if _covers(said, name)]
+            rules = [kinds for pattern, kinds in self._columns.items() if _covers(pattern, name)]
             found = frozenset().union(*rules)
             if len(self._known) < 10_000:  # names come from strangers
                 self._known[name] = found
         return found
 
     def is_phone(self, name: str) -> bool:
-        """Test for a column whose bare digits are a phone number.
-
-        Its name says so, or a rule for this column alone.
-        """
+        """True if bare digits of the column are a phone number."""
         return "phone" in self.kinds(name) and (names_phone(name) or "phone" in self._columns.get(name, ()))
 
     def kind_in_name(self, name: str) -> Kind | None:
-        """Kind of a value within the name of a column, or None.
-
-        Never ``token``: long names look like one.
-        """
+        """Kind of a value within a column's name, never ``token``."""
         redactor = TextRedactor(b"")
         redactor.text(name.partition(".")[2], self.kinds(name) - {"token", "value"})
         return next(iter(redactor.counts), None)
 
     def all_kinds(self, part: str = "") -> frozenset[Kind]:
-        """Kinds of all columns of a part together."""
         found = (kinds for name, kinds in self._columns.items() if name.startswith(part))
         return frozenset().union(*found)
 
 
 class ColumnRedactor:
-    """Redactor of the columns of records.
-
-    Parameters
-    ----------
-    rules
-        What is redacted.
-    key
-        Secret of the placeholders.
-    """
+    """Redactor of records; ``key`` is the secret of the placeholders."""
 
     def __init__(self, rules: ColumnRules, key: bytes) -> None:
         self.rules = rules
         self.key = key
 
     def table(self, table: pa.RecordBatch) -> tuple[pa.RecordBatch, Counter[Kind]]:
-        """Records with placeholders, in the same schema, and counts of the values."""
+        """Same schema, with placeholders, and counts of values."""
         counts: Counter[Kind] = Counter()
         given = table.columns
-        made = [self._column(*each, counts) for each in zip(table.schema.names, given, strict=True)]
+        made = [self._column(*column, counts) for column in zip(table.schema.names, given, strict=True)]
         if all(one is other for one, other in zip(made, given, strict=True)):
             return table, counts
         return pa.RecordBatch.from_arrays(made, schema=table.schema), counts
@@ -126,11 +94,7 @@ class ColumnRedactor:
 def redacted_column(
     column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind], *, is_phone: bool = False
 ) -> pa.Array:
-    """Column of the same type without values of these kinds.
-
-    The column itself where there is none. A number that is such a value becomes null: there is no placeholder
-    among numbers. ``is_phone`` where bare digits are a phone number.
-    """
+    """Same type; the same object if unchanged. Redacted numbers become null."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _texts(column, _Texts(kinds, key, is_phone=is_phone), kinds, counts)
@@ -150,7 +114,6 @@ def redacted_column(
 
 
 def redacted_rows(batch: Batch) -> NDArray[np.bool_]:
-    """Records with a placeholder among their inputs, shape (rows,)."""
     found = np.zeros(batch.rows, dtype=np.bool_)
     for name in batch.names:
         if name.startswith("inputs."):
@@ -159,7 +122,6 @@ def redacted_rows(batch: Batch) -> NDArray[np.bool_]:
 
 
 def without_answers(batch: Batch, rows: NDArray[np.bool_]) -> Batch:
-    """Batch whose outputs are null in these rows."""
     if not rows.any():
         return batch
     own = pa.array(np.arange(batch.rows), pa.int64(), mask=rows)
@@ -184,8 +146,6 @@ def _marked(column: pa.Array) -> NDArray[np.bool_]:
 
 
 class _Texts:
-    """Redaction of single texts of one column."""
-
     def __init__(self, kinds: Kinds, key: bytes, *, is_phone: bool) -> None:
         self._kinds, self._is_phone = kinds, is_phone
         self._redactor = TextRedactor(key)
@@ -197,7 +157,7 @@ class _Texts:
 
 
 class _Rest:
-    """Redaction of rare fields, each by the rules of the column that it would be."""
+    """Rare fields, each by the rules of the column that it would be."""
 
     def __init__(self, part: str, rules: ColumnRules, key: bytes) -> None:
         self._part, self._rules = part, rules
@@ -235,8 +195,8 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _covers(said: str, name: str) -> bool:
-    return name == said or (said.endswith(".*") and name.startswith(said[:-1]))
+def _covers(pattern: str, name: str) -> bool:
+    return name == pattern or (pattern.endswith(".*") and name.startswith(pattern[:-1]))
 
 
 def _texts(column: pa.Array, redact: "_Texts | _Rest", kinds: Kinds, counts: Counter[Kind]) -> pa.Array:
@@ -290,7 +250,7 @@ def _numbers(
 
 
 def _may_be(numbers: NDArray[Any], *, is_card: bool, is_phone: bool) -> NDArray[np.bool_]:
-    """Numbers that may be a card, by first digit and whole: no time of this century, no amount with cents."""
+    """Whole numbers that may be a card or phone: no time of this century, no amount with cents."""
     found = np.zeros(len(numbers), dtype=np.bool_)
     large = np.flatnonzero((numbers >= _LEAST_PHONE) & (numbers < 2**63))
     if not (large.size and (is_card or is_phone)):
@@ -329,7 +289,7 @@ def _payloads(column: pa.Array, kinds: Kinds, key: bytes, counts: Counter[Kind])
 
 
 def _bytes(data: bytes, redactor: TextRedactor, kinds: Kinds) -> bytes:
-    """Bytes of a text redacted in its encoding; of others, what stands in them as a text of some length."""
+    """Text in its encoding; of other bytes, long printable runs."""
     for encoding in (*_wide(data), "utf-8", *(() if _CONTROL.search(data) else ("latin-1",))):
         try:
             text = data.decode(encoding)
@@ -341,7 +301,7 @@ def _bytes(data: bytes, redactor: TextRedactor, kinds: Kinds) -> bytes:
 
 
 def _wide(data: bytes) -> Iterator[str]:
-    """Encodings of two bytes a letter, as the mark at the beginning or the zeros of ASCII say."""
+    """Two-byte encodings by byte order mark or zeros of ASCII."""
     head = data[:200]
     zeros = len(head) * 0.4 / 2
     if head.startswith(b"\xff\xfe") or head[1::2].count(0) > max(zeros, 1):

@@ -1,7 +1,7 @@
-"""Detectors of values to redact, with their places in a text.
+"""Detectors of values to redact, with their spans in a text.
 
-The rules of the assertion ``personal_data`` hold (issuers, lengths, check digits), not its forms: a value is
-also found beside another one and in groups of any make, for what is missed is stored.
+Rules (issuers, lengths, check digits) are those of the assertion ``personal_data``; forms are wider, since a
+miss is stored.
 """
 
 import math
@@ -19,7 +19,7 @@ from .readings import Span
 
 _PARTING = r" \t\r\n.\-/_+|,:;"
 _BETWEEN = rf"[{_PARTING}]{{0,3}}"
-"""Between two groups of one value; of a phone number less, for amounts and times are written so."""
+"""Between two groups of one value; less in phone numbers, since amounts and times are written so."""
 _MOST_DIGITS, _LONGEST_CARD_TEXT = 2000, 80
 _CARD_RUN = re.compile(rf"\d(?:{_BETWEEN}\d){{12,{_MOST_DIGITS}}}+", re.ASCII)
 _GROUP = re.compile(r"\d+", re.ASCII)
@@ -53,13 +53,12 @@ PHONE_NAME = re.compile(
     r"(?![a-z])|msisdn|MSISDN|[wW]hats[aA]pp",
     re.ASCII,
 )
-"""Names of columns, members and variables whose bare digits are a phone number."""
 _ASSIGNED_DIGITS = re.compile(r"[:=]\s{0,4}[\"']?(\(?\d[\d ().\-/]{6,20}(?<=\d))(?![\w.-])", re.ASCII)
 _ASSIGNED_NAME = re.compile(rf"(?:{PHONE_NAME.pattern})[\w-]{{0,24}}[\"']?\s{{0,4}}\Z", re.ASCII)
 _BARE_PHONE = re.compile(r"\s*[+(]?\d[\d ().\-/]{6,20}\s*", re.ASCII)
 
 _RANDOM_CHARS, _RANDOM_BITS = 32, 3.6
-"""A word of so many signs, of digits and both cases, with so many bits a sign, was drawn by a machine."""
+"""Length and bits a character from which a word of digits and both cases is machine-made."""
 _ISSUED = re.compile(
     r"(?<![\w-])(?:"
     r"orj?_[\w-]{43}"  # keys of this service, tokens of its jobs
@@ -73,13 +72,12 @@ _ISSUED = re.compile(
     re.ASCII | re.DOTALL,
 )
 _SHORTEST_ISSUED = 15
-"""Signs without a space of the shortest issued key, ``xoxb-`` and ten."""
+"""Length of the shortest issued key, ``xoxb-`` and ten."""
 _BEARER = re.compile(r"(?i)\b(?:bearer|basic)\s+([A-Za-z0-9._~+/-]{16,}=*)", re.ASCII)
 SECRET_NAME = re.compile(
     r"(?i)(?:api|access|secret|private|auth)[_-]?(?:key|token)|(?:client)?[_-]?secret|passw(?:or)?d|token",
     re.ASCII,
 )
-"""Names of members and variables whose value is a secret."""
 _ASSIGNED = re.compile(
     rf"(?:\b|_)(?:{SECRET_NAME.pattern.removeprefix('(?i)')})[\"']?\s{{0,8}}[:=]\s{{0,8}}[\"']?([^\s\"',;<>]{{12,}}+)",
     re.ASCII | re.IGNORECASE,
@@ -90,16 +88,9 @@ _RANDOM = re.compile(rf"(?<![\w+/=.-])[A-Za-z0-9_-]{{{_RANDOM_CHARS},128}}+(?![\
 
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """Detector of one kind.
+    """Detector of one kind: ordered, disjoint spans, and the canonical ``plain`` form.
 
-    Attributes
-    ----------
-    spans
-        Where values stand in a reading, in order, apart from each other.
-    plain
-        Form of a value in which equal ones are equal.
-    digits, sign
-        No text with fewer digits, or without the sign, holds such a value.
+    No text with fewer ``digits``, or without the ``sign``, holds such a value.
     """
 
     spans: Callable[[str], Iterator[Span]]
@@ -109,13 +100,7 @@ class Detector:
 
 
 def whole_number(text: str) -> str | None:
-    """Digits of a whole number in any notation, at most 19.
-
-    Examples
-    --------
-    >>> whole_number("4.111111111111111e15"), whole_number("4111111111111111.0"), whole_number("0.5")
-    ('4111111111111111', '4111111111111111', None)
-    """
+    """Digits of a whole number in any notation, at most 19."""
     try:
         number = Decimal(text).copy_abs()
     except InvalidOperation:
@@ -126,21 +111,18 @@ def whole_number(text: str) -> str | None:
 
 
 def is_card_number(text: str) -> bool:
-    """Test a number for a card.
-
-    Round numbers are amounts or measures.
-    """
+    """Round numbers are amounts or measures."""
     digits = whole_number(text)
     return digits is not None and not digits.endswith("0000") and is_card(digits)
 
 
 def is_phone(text: str) -> bool:
-    """Test the digits below the name of a phone number."""
+    """True for the digits under the name of a phone number."""
     return FORMS["phone"].holds(_number(text))
 
 
 def is_bare_phone(text: str) -> bool:
-    """Test a whole text under the name of a phone number."""
+    """True for a whole text under the name of a phone number."""
     return _BARE_PHONE.fullmatch(text) is not None and is_phone(text)
 
 
@@ -157,7 +139,7 @@ def _emails(text: str) -> Iterator[Span]:
 
 
 def _ibans(text: str) -> Iterator[Span]:
-    """IBANs in groups of four, as long as their country has them: a word may follow one."""
+    """Groups of four, as long as the country's: a word may follow."""
     before = 0
     for head in _IBAN_HEAD.finditer(text):
         length = IBAN_LENGTHS.get(head[1].upper())
@@ -179,7 +161,7 @@ _IBAN_TAILS = {length: _iban_tail(length) for length in set(IBAN_LENGTHS.values(
 
 
 def _phones(text: str) -> Iterator[Span]:
-    """Phone numbers, without groups of digits behind one and a bracket around it."""
+    """Without trailing groups of digits and an enclosing bracket."""
     for match in _PHONE.finditer(text):
         found = match[0]
         while found and not FORMS["phone"].holds(found):
@@ -197,7 +179,7 @@ def _named_phones(text: str) -> Iterator[Span]:
 
 
 def _cards(text: str) -> Iterator[Span]:
-    """Cards in runs of groups of digits: a date or a code may stand behind one."""
+    """Cards in runs of groups of digits: a date or a code may follow."""
     place = 0
     while run := _CARD_RUN.search(text, place):
         place = run.end() if len(run[0]) < _MOST_DIGITS else run.end() - _LONGEST_CARD_TEXT
@@ -212,7 +194,7 @@ def _cards(text: str) -> Iterator[Span]:
 
 
 class _Digits:
-    """Groups of digits in one run, with Luhn sums up to every digit: a test of any length is one look."""
+    """Groups of digits in one run, with cumulative Luhn sums: any length is tested in one look-up."""
 
     def __init__(self, text: str, start: int, end: int) -> None:
         self._text = text
@@ -245,7 +227,7 @@ class _Digits:
         return None
 
     def _is_one(self, first: int, last: int) -> bool:
-        """Test groups for those of one number: a row of a table goes on, and is grouped in other ways."""
+        """True for groups of one number; a table row continues and is grouped otherwise."""
         gaps = [self._gap(at) for at in range(first, last)]
         if all(gap in (" ", "-") for gap in gaps):
             return True
@@ -276,7 +258,7 @@ def _may_end(text: str, at: int) -> bool:
 
 
 def _is_word(sign: str) -> bool:
-    """True for signs of a word in ASCII: other scripts may write a number and no space after a word."""
+    """ASCII only: other scripts may write a number without a space after a word."""
     return sign.isascii() and sign.isalnum()
 
 
@@ -348,4 +330,4 @@ DETECTORS: dict[Kind, Detector] = {
     "card": Detector(lambda text: _apart([*_cards(text), *_powers(text)]), _number, digits=11),
     "phone": Detector(lambda text: _apart([*_phones(text), *_named_phones(text)]), _number, digits=8),
 }
-"""By kind, in the order in which they are looked for: a key may hold digits."""
+"""By kind, in the order of search: a key may hold digits."""

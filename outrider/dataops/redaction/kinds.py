@@ -6,21 +6,12 @@ from typing import Literal, get_args
 
 Kind = Literal["email", "phone", "card", "iban", "token", "value"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""``value`` is a whole value, whatever it is."""
+"""``value`` is a whole value of any kind."""
 _PARTS = ("inputs", "outputs", "attrs", "label")
 _EXPECTED = "entity, inputs.…, outputs.…, attrs.… or label.… expected"
 
 
 def column_fault(name: str, known: Sequence[str] = ()) -> str | None:
-    """Fault of a column to redact, with the nearest name, or None.
-
-    Examples
-    --------
-    >>> column_fault("inputs.text"), column_fault("entity"), column_fault("attrs.*")
-    (None, None, None)
-    >>> column_fault("input.text")
-    "entity, inputs.…, outputs.…, attrs.… or label.… expected, got 'input.text'; did you mean 'inputs.text'?"
-    """
     part, dot, field = name.partition(".")
     if name == "entity" or (part in _PARTS and field):
         return None
@@ -30,20 +21,13 @@ def column_fault(name: str, known: Sequence[str] = ()) -> str | None:
     if dot and field:
         hint = f"{near[0]}.{field}" if near else ""
     else:
-        whole = {each.partition(".")[2]: each for each in known}
+        whole = {column.partition(".")[2]: column for column in known}
         found = difflib.get_close_matches(name, whole, n=1)
         hint = whole[found[0]] if found else near[0] if near == ["entity"] else f"inputs.{name}"
     return f"{_EXPECTED}, got {name!r}" + (f"; did you mean {hint!r}?" if hint else "")
 
 
 def kind_fault(kind: str) -> str | None:
-    """Fault of a kind, with the nearest name, or None.
-
-    Examples
-    --------
-    >>> kind_fault("email"), kind_fault("emial")
-    (None, "email, phone, card, iban, token or value expected, got 'emial'; did you mean 'email'?")
-    """
     if kind in KINDS:
         return None
     near = difflib.get_close_matches(kind, KINDS, n=1)

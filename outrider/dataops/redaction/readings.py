@@ -14,7 +14,7 @@ from urllib.parse import unquote
 Span = tuple[int, int]
 
 _MOST = 12
-"""Readings of one text, but for those without signs that nobody sees: bounds the work on hostile texts."""
+"""Readings of one text, but for those without invisible characters: bounds the work on hostile texts."""
 _HEX = "[0-9a-fA-F]"
 _BACKSLASH = re.compile(
     rf"\\(?:u[dD][89abAB]{_HEX}{{2}}\\u[dD][c-fC-F]{_HEX}{{2}}|u{_HEX}{{4}}|x{_HEX}{{2}}|[\"'\\/bfnrt])"
@@ -31,7 +31,7 @@ _UNSEEN = (
     "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\u20e3\ufe00-\ufe0f\ufeff"
 )
 _UNSEEN_RUN = re.compile(rf"(?:[{_UNSEEN}]|\x1b\[[0-9;]*m)+")
-"""Signs without a width, and colours of a terminal."""
+"""Zero-width characters, and terminal colours."""
 _OTHER = re.compile(
     r"[^\x00-\x7f](?<=[\d\s\u00b7\u2022\u2027\u2219\u22c5\u2010-\u2015\u2043\u2212\ufe58\ufe63\ufe6b\ufe52\uff01-\uff5e])"
 )
@@ -55,11 +55,11 @@ SIGNS = [
         for code in range(ord(first), ord(last or first) + 1)
     ),
 ]
-"""Outside of ASCII, what stands for a letter, digit or mark, or is not seen."""
+"""Non-ASCII characters that stand for a letter, digit or mark, or are invisible."""
 
 
 class Reading:
-    """Text with the places that its signs came from."""
+    """Text whose characters know their origin."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -68,16 +68,13 @@ class Reading:
         self._olds: list[tuple[int, int, int]] = []
 
     def place(self, start: int, end: int) -> Span:
-        """Place in the text itself of a stretch that is not empty."""
+        """Span in the original text of a non-empty span."""
         if self._before is None:
             return start, end
         return self._before.place(self._old(start)[0], self._old(end - 1)[1])
 
     def decoded(self, pattern: re.Pattern[str], sign_of: Callable[[str], str]) -> "Reading | None":
-        """Reading with one sign, or none, in place of every match.
-
-        None where nothing matches.
-        """
+        """One character, or none, for every match; None without a match."""
         parts: list[str] = []
         news: list[int] = []
         olds: list[tuple[int, int, int]] = []
@@ -98,7 +95,7 @@ class Reading:
         return made
 
     def folded(self) -> str:
-        """Text of the same length, in signs of ASCII where similar."""
+        """Same length, in similar ASCII characters."""
         return self.text if self.text.isascii() else _OTHER.sub(_as_ascii, self.text)
 
     def _old(self, at: int) -> Span:
@@ -111,7 +108,7 @@ class Reading:
 
 
 def readings(text: str) -> Iterator[Reading]:
-    """Readings, the text itself first, the deepest last."""
+    """The text itself first, the deepest last."""
     found, seen = [Reading(text)], {text}
     for reading in found:
         for marks, pattern, sign_of in (("\\", _BACKSLASH, _of_backslash), ("%&", _ENTITY, _of_entity)):

@@ -1,6 +1,6 @@
-"""Sieve of columns: rows whose texts may hold a value.
+"""Sieve of columns. Rows whose texts may hold a value, by their bytes.
 
-By the bytes of all rows at once. No detector finds anything in a text that falls through, in any reading.
+No detector finds anything in a text that does not pass, in any reading.
 """
 
 import re
@@ -31,11 +31,10 @@ _NAMES = (
     (b"key", 0, _ASSIGNMENT), (b"token", 2, _ASSIGNMENT), (b"secret", 2, _ASSIGNMENT),
     (b"passw", 4, _ASSIGNMENT),
 )  # fmt: skip
-"""Words, those without a capital in any case; the place of their rarest sign, and what follows."""
+"""Words, lower-case ones in any case; index of their rarest character, and what follows."""
 
 
 def rows_with_hints(column: pa.Array, kinds: Collection[Kind]) -> NDArray[np.bool_]:
-    """Find the rows that may hold a value of these kinds."""
     is_there: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
     if "value" in kinds:
         return is_there
@@ -47,13 +46,13 @@ def rows_with_hints(column: pa.Array, kinds: Collection[Kind]) -> NDArray[np.boo
 
 
 def may_hold(text: str, kind: Kind) -> bool:
-    """Test a text without its other readings."""
+    """Ignores the text's other readings."""
     data = text.encode("utf-8", "surrogatepass")
     return any(len(places) for places in _places(data, np.array([0, len(data)]), (kind,)))
 
 
 def _bytes_of(column: pa.Array) -> tuple[Places, bytes]:
-    """Starts of the rows and the end of the last one, and the bytes of all."""
+    """Offsets of rows, and the bytes of all."""
     _, offsets, data = column.buffers()
     width = np.int64 if pa.types.is_large_string(column.type) else np.int32
     starts = np.frombuffer(offsets, width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
@@ -62,7 +61,6 @@ def _bytes_of(column: pa.Array) -> tuple[Places, bytes]:
 
 
 def _places(data: bytes, starts: Places, kinds: Collection[Kind]) -> Iterator[Places]:
-    """Places of signs without which there is no value of these kinds."""
     signs, flags = _signs(data), _signs(data.translate(_FLAGS))
     if b"\\" in data:  # letters of \n and its like are none
         flags = flags.copy()
@@ -83,12 +81,12 @@ def _places(data: bytes, starts: Places, kinds: Collection[Kind]) -> Iterator[Pl
 
 
 def _signs(data: bytes) -> Signs:
-    """Bytes with zeros behind them, which a look beyond the last one finds."""
+    """Padded with zeros, which a look-ahead at the end reads."""
     return np.frombuffer(data + bytes(_PAD), np.uint8)
 
 
 def _of_readings(data: bytes) -> Places:
-    """Escapes, entities, and signs that stand for others or for none."""
+    """Escapes, entities, and characters that stand for others or for none."""
     marks: Places = np.flatnonzero(_signs(data.translate(_MARKS)))
     if not len(marks):
         return marks
@@ -114,7 +112,7 @@ def _addresses(signs: Signs, is_start: NDArray[np.bool_]) -> Places:
 
 
 def _heads(signs: Signs, flags: Signs, digits: Places, starts: Places, is_start: NDArray[np.bool_]) -> Places:
-    """Beginnings of IBANs: a country and two digits, apart, with as many signs behind as the shortest has."""
+    """Beginnings of IBANs: a country and two digits, with enough characters after them."""
     digits = digits[digits >= 2]
     heads: Places = digits[
         (flags[digits + 1] == _DIGIT) & (flags[digits - 1] == _LETTER) & (flags[digits - 2] == _LETTER)
@@ -127,7 +125,7 @@ def _heads(signs: Signs, flags: Signs, digits: Places, starts: Places, is_start:
 
 
 def _groups(flags: Signs, digits: Places, starts: Places) -> Places:
-    """First ones of eight digits of one row with no letter between them."""
+    """First of eight digits of one row without a letter in between."""
     first, last = digits[: 1 - _FEWEST_DIGITS], digits[_FEWEST_DIGITS - 1 :]
     is_one_row = last < starts[np.searchsorted(starts, first, side="right")]
     first, last = first[is_one_row], last[is_one_row]
@@ -145,7 +143,7 @@ def _words(flags: Signs, is_start: NDArray[np.bool_]) -> Places:
 
 
 def _names(data: bytes, signs: Signs) -> Iterator[int]:
-    """Beginnings of issued keys, and of what announces one."""
+    """Beginnings of issued keys, and of names that announce one."""
     lower = signs | _LOWER
     seen: dict[int, Places] = {}
     for word, rare, follows in _NAMES:
@@ -178,9 +176,9 @@ _BEGINS_ENTITY = _table([ord("#"), *(ord(name[0]) for name in ENTITIES)])
 _ENDS_LOCAL = _table([*_DIGITS, *_LETTERS, *_BEYOND_ASCII, *b"_%+-"])
 _BEGINS_DOMAIN = _table([*_DIGITS, *_LETTERS, *_BEYOND_ASCII])
 _IS_COUNTRY = np.zeros(1024, np.bool_)
-_IS_COUNTRY[[(ord(each[0]) & 31) << 5 | ord(each[1]) & 31 for each in IBAN_LENGTHS]] = True
+_IS_COUNTRY[[(ord(country[0]) & 31) << 5 | ord(country[1]) & 31 for country in IBAN_LENGTHS]] = True
 _SIGNS = np.unique([int.from_bytes(sign.encode()[:3].ljust(3, b"\0"), "big") for sign in SIGNS] + [2**24])
-"""Bytes, three at most, of signs outside of ASCII that a reading decodes or leaves out; an end."""
+"""First three bytes of non-ASCII characters that a reading decodes or drops; an end."""
 _FLAGS = bytes(
     _DIGIT if sign in _DIGITS else _LETTER if sign in _LETTERS else _JOINER if sign in b"_-" else 0
     for sign in range(256)

@@ -1,10 +1,7 @@
-"""Redaction of texts: placeholders in place of values, also within JSON.
+"""Redaction of texts: keyed placeholders in place of values, also within JSON.
 
-A placeholder is keyed: HMAC-SHA-256 of the kind and the value, cut to 64 bits. Equal values have equal ones,
-whoever has no key learns no value from them, and one that stands in a text already stays as it is.
-
-JSON is redacted in place, literal by literal: names, texts and numbers, those of repeated members too. What
-is no JSON is redacted as text, in each of its readings.
+A placeholder is the HMAC-SHA-256 of kind and value, cut to 64 bits; those already there stay. JSON is
+redacted in place, literal by literal; other text in each of its readings.
 """
 
 import hmac
@@ -23,7 +20,7 @@ PLACEHOLDER = re.compile(rf"(<(?:{'|'.join(KINDS)}):[0-9a-f]{{16}}>)")
 _BEGINS_JSON = ("{", "[", '"')
 _BEFORE_JSON = " \t\r\n\ufeff\x1e"
 _JSON_LINE = re.compile(r"^[ \t\ufeff\x1e]*(?:data:[ \t]*)?([{\[\"].*)$", re.MULTILINE)
-"""JSON on a line of its own: JSON lines, RFC 7464, and what server-sent events hold."""
+"""JSON on a line of its own: JSON lines, RFC 7464, and server-sent events."""
 _STRING = r'[^"\\]*+(?:\\.[^"\\]*+)*+'
 _LITERAL = re.compile(
     rf'"(?P<text>{_STRING})"(?:(?P<colon>\s*:\s*)(?:"(?P<value>{_STRING})"|(?P<number>-?\d[\d.eE+-]*))?)?'
@@ -34,15 +31,13 @@ _LITERAL = re.compile(
 _NAMED_NUMBER = re.compile(r'((?:\\)*")\s{0,8}:\s{0,8}\Z')
 _NUMBER = re.compile(r"\d[\d.eE+-]*")
 _LONG, _SHORTEST, _FEWEST_SIGNS = 1000, 6, 8
-"""Signs from which a text is worth a sieve; of the shortest value, and of the shortest one among numbers."""
+"""Characters from which a sieve pays; of the shortest value, and of the shortest among numbers."""
 _DEEPEST = 64
 _DEEPEST_TEXT = 8
-"""JSON within texts of JSON, so many times; deeper, and it is redacted as text."""
+"""Levels of JSON within texts of JSON; deeper ones are redacted as text."""
 
 
 class _Found(NamedTuple):
-    """Value in one reading of a text, with its place in the text."""
-
     start: int
     end: int
     rank: int
@@ -52,44 +47,21 @@ class _Found(NamedTuple):
 
 
 class TextRedactor:
-    """Redactor of texts and of values of JSON.
-
-    Parameters
-    ----------
-    key
-        Secret of the placeholders.
-
-    Attributes
-    ----------
-    counts
-        Values redacted so far, by kind.
-
-    Examples
-    --------
-    >>> redactor = TextRedactor(b"key")
-    >>> redactor.text("to ann@shop.example", ["email"]) == redactor.text("to Ann@Shop.Example", ["email"])
-    True
-    >>> redactor.text('{"card": 4111111111111111}', ["card"])[:16], redactor.counts["card"]
-    ('{"card": "<card:', 1)
-    """
+    """Redactor of texts and of JSON values; ``counts`` values by kind."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
         self.counts: Counter[Kind] = Counter()
 
     def placeholder(self, kind: Kind, value: str) -> str:
-        """Placeholder of one value."""
         self.counts[kind] += 1
-        said = f"{kind}\0{DETECTORS[kind].plain(value)}".encode("utf-8", "replace")
-        return f"<{kind}:{hmac.digest(self._key, said, 'sha256').hex()[:16]}>"
+        content = f"{kind}\0{DETECTORS[kind].plain(value)}".encode("utf-8", "replace")
+        return f"<{kind}:{hmac.digest(self._key, content, 'sha256').hex()[:16]}>"
 
     def text(
         self, text: str, kinds: Collection[Kind], *, is_phone_number: bool = False, depth: int = _DEEPEST_TEXT
     ) -> str:
-        """Text without values of these kinds; JSON stays JSON.
-
-        ``is_phone_number`` where the name above it says that bare digits are one.
-        """
+        """JSON stays JSON; ``is_phone_number`` if bare digits are one."""
         if "value" in kinds:
             return text if not text or PLACEHOLDER.fullmatch(text) else self.placeholder("value", text)
         if is_phone_number and "phone" in kinds and is_bare_phone(text):
@@ -112,7 +84,7 @@ class TextRedactor:
     def value(
         self, value: Any, kinds: Collection[Kind], *, is_phone_number: bool = False, depth: int = _DEEPEST
     ) -> Any:
-        """Value of JSON with placeholders, also in place of numbers."""
+        """JSON value; redacted numbers become texts."""
         if isinstance(value, str):
             return self.text(value, kinds, is_phone_number=is_phone_number)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -123,7 +95,7 @@ class TextRedactor:
             raise RecursionError("JSON nested too deeply")
         if isinstance(value, list):
             return [
-                self.value(each, kinds, is_phone_number=is_phone_number, depth=depth - 1) for each in value
+                self.value(item, kinds, is_phone_number=is_phone_number, depth=depth - 1) for item in value
             ]
         return {
             self.text(name, kinds): self._member(name, each, kinds, is_phone_number, depth - 1)
@@ -142,7 +114,6 @@ class TextRedactor:
         return value if PLACEHOLDER.fullmatch(value) else self.placeholder("token", value)
 
     def _number(self, text: str, kinds: Collection[Kind], *, is_phone_number: bool) -> str | None:
-        """Placeholder of a number that is a value of these kinds."""
         if "value" in kinds:
             return self.placeholder("value", text)
         if len(text) < _FEWEST_SIGNS:
@@ -154,7 +125,7 @@ class TextRedactor:
         return None
 
     def _json(self, text: str, kinds: Collection[Kind], depth: int) -> str | None:
-        """JSON without values of these kinds, all else as it was written; None for other texts."""
+        """Everything but values stays as written; None for other texts."""
         body = text.lstrip(_BEFORE_JSON)
         if not body.startswith(_BEGINS_JSON):
             return None
@@ -171,56 +142,54 @@ class TextRedactor:
         if text is None:
             made = self._number(bare, kinds, is_phone_number=False)
             return bare if made is None else f'"{made}"'
-        said = self._string(text, kinds, depth)
+        shown = self._string(text, kinds, depth)
         if colon is None:
-            return f'"{said}"'
+            return f'"{shown}"'
         name = _unescaped(text)
         if number is not None:
             made = self._number(number, kinds, is_phone_number=names_phone(name))
-            return f'"{said}"{colon}{number}' if made is None else f'"{said}"{colon}"{made}"'
+            return f'"{shown}"{colon}{number}' if made is None else f'"{shown}"{colon}"{made}"'
         if value is None:
-            return f'"{said}"{colon}'
+            return f'"{shown}"{colon}'
         plain = _unescaped(value)
         if self._is_secret(name, plain, kinds):
-            return f'"{said}"{colon}{_quoted(self._secret(plain))}'
-        return f'"{said}"{colon}"{self._string(value, kinds, depth, is_phone_number=names_phone(name))}"'
+            return f'"{shown}"{colon}{_quoted(self._secret(plain))}'
+        return f'"{shown}"{colon}"{self._string(value, kinds, depth, is_phone_number=names_phone(name))}"'
 
     def _string(self, raw: str, kinds: Collection[Kind], depth: int, *, is_phone_number: bool = False) -> str:
-        """String of JSON, without its quotes, as it was written where it holds no value."""
+        """JSON string without quotes, as written unless redacted."""
         plain = _unescaped(raw)
         made = self.text(plain, kinds, is_phone_number=is_phone_number, depth=depth)
         return raw if made == plain else _quoted(made)[1:-1]
 
     def _plain(self, text: str, kinds: Collection[Kind]) -> str:
-        """Text with placeholders in place of what any of its readings holds."""
         if len(text) < _SHORTEST:
             return text
         found = [
-            _Found(*reading.place(start, end), rank, -depth, kind, said[start:end])
+            _Found(*reading.place(start, end), rank, -depth, kind, folded[start:end])
             for depth, reading in enumerate(readings.readings(text))
-            for said in [_without_placeholders(reading.folded())]
-            for digits in [sum(map(said.count, "0123456789"))]
+            for folded in [_without_placeholders(reading.folded())]
+            for digits in [sum(map(folded.count, "0123456789"))]
             for rank, (kind, detector) in enumerate(DETECTORS.items())
-            if kind in kinds and digits >= detector.digits and detector.sign in said
-            if len(said) < _LONG or may_hold(said, kind)
-            for start, end in detector.spans(said)
+            if kind in kinds and digits >= detector.digits and detector.sign in folded
+            if len(folded) < _LONG or may_hold(folded, kind)
+            for start, end in detector.spans(folded)
         ]
         parts, at = [], 0
         for start, end, value in _places(text, sorted(found)):
-            said = self.placeholder(value.kind, value.value)
+            shown = self.placeholder(value.kind, value.value)
             quote = _quote(text, start, end)
-            parts += [text[at:start], quote, said, quote]
+            parts += [text[at:start], quote, shown, quote]
             at = end
         return "".join([*parts, text[at:]])
 
 
 def names_phone(name: str) -> bool:
-    """Test for the name of a phone number."""
     return PHONE_NAME.search(name) is not None
 
 
 def is_text(text: str) -> bool:
-    """Test for text without unpaired surrogates."""
+    """False for unpaired surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -229,10 +198,7 @@ def is_text(text: str) -> bool:
 
 
 def _places(text: str, found: Sequence[_Found]) -> Iterator[tuple[int, int, _Found]]:
-    """Stretches of the text to replace, apart from each other, each with its value.
-
-    Where values overlap, the first of the kinds counts, in the deepest reading: what its reader sees.
-    """
+    """Disjoint spans to replace; of overlapping values the first kind in the deepest reading wins."""
     at = 0
     while at < len(found):
         end, last = found[at].end, at + 1
@@ -245,7 +211,7 @@ def _places(text: str, found: Sequence[_Found]) -> Iterator[tuple[int, int, _Fou
 
 
 def _start(text: str, values: Sequence[_Found]) -> int:
-    r"""First place of values that overlap, which cuts no escape: ``n`` of ``\nann@…`` is part of none."""
+    r"""First position that cuts no escape: ``n`` of ``\nann@…`` is part of none."""
     whole = [value.start for value in values if not _is_in_escape(text, value.start)]
     if whole:
         return min(whole)
@@ -260,13 +226,13 @@ def _is_in_escape(text: str, at: int) -> bool:
 
 
 def _quote(text: str, start: int, end: int) -> str:
-    """Quote that a placeholder needs as a member's value where a bare number stood, as its name has it."""
+    """Quote that a placeholder needs as a member's value in place of a bare number."""
     named = _NAMED_NUMBER.search(text, max(start - 64, 0), start)
     return named[1] if named and _NUMBER.fullmatch(text, start, end) else ""
 
 
 def _without_placeholders(text: str) -> str:
-    """Text of the same length without what may look like a value in a placeholder."""
+    """Same length, without what may look like a value in a placeholder."""
     return PLACEHOLDER.sub(lambda found: "<" * len(found[0]), text) if "<" in text else text
 
 
@@ -275,7 +241,7 @@ def _unescaped(raw: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """String of JSON, as it was written; ASCII where it holds half of a surrogate pair."""
+    """ASCII if it has half of a surrogate pair."""
     return json.dumps(text, ensure_ascii=not is_text(text))
 
 

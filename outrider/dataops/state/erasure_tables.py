@@ -2,19 +2,21 @@
 
 from typing import Any
 
-from sqlalchemy import JSON, Column, LargeBinary
-from sqlmodel import Field, SQLModel
+from sqlalchemy import JSON
+from sqlmodel import SQLModel
+
+from .columns import Field
 
 
 class Erasure(SQLModel, table=True):
     """Erasure that was carried out. Pending ones are files (`dataops.erasure.pending`)."""
 
     __tablename__ = "erasure"
-    id: str = Field(primary_key=True)
+    id: str = Field(primary_key=True, erase="kept")
     asked_us: int
-    who: str
+    who: str = Field(erase="kept")
     """Name of the key; ``command`` for the command beside a stopped service."""
-    found: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    found: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, erase="kept")
     """Numbers of what went, backups and models that hold it; no content."""
     done_us: int
 
@@ -23,10 +25,10 @@ class ErasedHash(SQLModel, table=True):
     """Keyed hash of an erased record or subject."""
 
     __tablename__ = "erased_hash"
-    hash: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
-    kind: str
+    hash: bytes = Field(primary_key=True, erase="kept")
+    kind: str = Field(erase="kept")
     """``record`` or ``subject``."""
-    erasure: str
+    erasure: str = Field(erase="kept")
     at_us: int
 
 
@@ -34,8 +36,8 @@ class ErasedContext(SQLModel, table=True):
     """Place of an erased record that shared windows with another one."""
 
     __tablename__ = "erased_context"
-    model: str = Field(primary_key=True)
-    by: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    by: str = Field(primary_key=True, erase="kept")
     """Column that names the window's entities."""
     seq: int = Field(primary_key=True)
     row: int = Field(primary_key=True)

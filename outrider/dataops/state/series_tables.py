@@ -1,7 +1,8 @@
 """Tables of counts over time: measures, outcomes, minutes of blocks, drift."""
 
-from sqlalchemy import Column, LargeBinary
-from sqlmodel import Field, SQLModel
+from sqlmodel import SQLModel
+
+from .columns import Field
 
 
 class MeasureCount(SQLModel, table=True):
@@ -13,12 +14,12 @@ class MeasureCount(SQLModel, table=True):
 
     __tablename__ = "measure_count"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
-    measure: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    measure: str = Field(primary_key=True, erase="kept")
     """``latency_s``, ``live:<test>``, ``agreement``, ``abs_error`` …"""
     minute_us: int = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    slice: str = Field(primary_key=True)
+    version: str = Field(primary_key=True, erase="kept")
+    slice: str = Field(primary_key=True, erase="slice")
     bucket: int = Field(primary_key=True)
     records: int
     weight: float
@@ -37,12 +38,12 @@ class OutcomeCount(SQLModel, table=True):
 
     __tablename__ = "outcome_count"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     minute_us: int = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    slice: str = Field(primary_key=True)
-    predicted: str = Field(primary_key=True)
-    label: str = Field(primary_key=True)
+    version: str = Field(primary_key=True, erase="kept")
+    slice: str = Field(primary_key=True, erase="slice")
+    predicted: str = Field(primary_key=True, erase="class")
+    label: str = Field(primary_key=True, erase="class")
     """``predicted`` and ``label``: classes by name, or what ``ledger.outcomes`` folds others into."""
     hit: bool = Field(primary_key=True)
     bucket: int = Field(primary_key=True)
@@ -63,16 +64,16 @@ class GroupCount(SQLModel, table=True):
 
     __tablename__ = "group_count"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     minute_us: int = Field(primary_key=True)
-    attribute: str = Field(primary_key=True)
+    attribute: str = Field(primary_key=True, erase="kept")
     """As declared in ``group_by``."""
-    version: str = Field(primary_key=True)
-    part: str = Field(primary_key=True)
+    version: str = Field(primary_key=True, erase="kept")
+    part: str = Field(primary_key=True, erase="group")
     """Group: ``sex=f``, ``sex=(missing)``, or ``__other__``."""
     is_labelled: bool = Field(primary_key=True)
-    predicted: str = Field(primary_key=True)
-    label: str = Field(primary_key=True)
+    predicted: str = Field(primary_key=True, erase="class")
+    label: str = Field(primary_key=True, erase="class")
     """``predicted`` and ``label``: as in :class:`OutcomeCount`; without a label empty."""
     hit: bool = Field(primary_key=True)
     records: int
@@ -90,11 +91,11 @@ class ScoreCount(SQLModel, table=True):
 
     __tablename__ = "score_count"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     minute_us: int = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    slice: str = Field(primary_key=True)
-    of_class: str = Field(primary_key=True)
+    version: str = Field(primary_key=True, erase="kept")
+    slice: str = Field(primary_key=True, erase="slice")
+    of_class: str = Field(primary_key=True, erase="kept")
     place: int = Field(primary_key=True)
     """Of the class and its bucket in ``record.class_scores``."""
     bucket: int = Field(primary_key=True)
@@ -109,7 +110,7 @@ class DeclaredTarget(SQLModel, table=True):
 
     __tablename__ = "declared_target"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     is_number: bool
 
 
@@ -118,8 +119,8 @@ class LossBlock(SQLModel, table=True):
 
     __tablename__ = "loss_block"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    version: str = Field(primary_key=True, erase="kept")
     block: int = Field(primary_key=True)
     begun_us: int
     """When its first label came, and its last one in ``ended_us``."""
@@ -128,7 +129,7 @@ class LossBlock(SQLModel, table=True):
     """Receipt of the first of its records to be labelled, and of its newest one in ``newest_us``."""
     newest_us: int
     observations: int
-    entities: str = ""
+    entities: str = Field(default="", erase="cleared_model")
     """Hashes of the entities that it has counted, while it is open."""
     bound: int | None = None
     """Bucket above which an error is a loss; None up to the block in which enough errors were known."""
@@ -142,10 +143,10 @@ class LossCount(SQLModel, table=True):
 
     __tablename__ = "loss_count"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    version: str = Field(primary_key=True, erase="kept")
     block: int = Field(primary_key=True)
-    slice: str = Field(primary_key=True)
+    slice: str = Field(primary_key=True, erase=("slice", "label_slice"))
     weight: int = Field(primary_key=True)
     """Class of the weight (``assertions.bets``)."""
     bucket: int = Field(primary_key=True)
@@ -158,7 +159,7 @@ class MinuteBlock(SQLModel, table=True):
 
     __tablename__ = "minute_block"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     seq: int = Field(primary_key=True)
     minute_us: int
 
@@ -168,10 +169,10 @@ class FirstSeen(SQLModel, table=True):
 
     __tablename__ = "first_seen"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     """Empty for a configuration."""
-    kind: str = Field(primary_key=True)
-    name: str = Field(primary_key=True)
+    kind: str = Field(primary_key=True, erase="kept")
+    name: str = Field(primary_key=True, erase="kept")
     at_us: int
 
 
@@ -179,12 +180,12 @@ class DriftState(SQLModel, table=True):
     """State of the watch over a model's columns, and its reference."""
 
     __tablename__ = "drift_state"
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     width_s: int
     """Of the windows."""
-    streams: str
+    streams: str = Field(erase="quotes")
     """Shares and slices as JSON; written with the reference alone, for erasure may clean it."""
-    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    payload: bytes = Field(erase="kept")
 
 
 class StatedDimension(SQLModel, table=True):
@@ -192,8 +193,8 @@ class StatedDimension(SQLModel, table=True):
 
     __tablename__ = "stated_dimension"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
-    dimension: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    dimension: str = Field(primary_key=True, erase="kept")
     """``version``, ``slice``, ``answer``, ``label`` or ``group:`` with its attribute."""
     minute_us: int
     total: int
@@ -210,9 +211,9 @@ class StatedValue(SQLModel, table=True):
 
     __tablename__ = "stated_value"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
-    dimension: str = Field(primary_key=True)
-    value: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    dimension: str = Field(primary_key=True, erase="kept")
+    value: str = Field(primary_key=True, erase="stated")
     count: int
     met_us: int
     """Minute in which it was last met."""

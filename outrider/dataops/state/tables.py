@@ -10,8 +10,10 @@ Times are integer microseconds since the epoch, UTC: their column names end in `
 
 from functools import cache
 
-from sqlalchemy import JSON, Column, Index, LargeBinary, PrimaryKeyConstraint, Table, text
-from sqlmodel import Field, SQLModel
+from sqlalchemy import JSON, Index, PrimaryKeyConstraint, Table, text
+from sqlmodel import SQLModel
+
+from .columns import Field
 
 
 def table_of(model: type[SQLModel]) -> Table:
@@ -31,16 +33,16 @@ class Meta(SQLModel, table=True):
     """Facts of the database itself, such as its ``journal_uuid``."""
 
     __tablename__ = "meta"
-    key: str = Field(primary_key=True)
-    value: str
+    key: str = Field(primary_key=True, erase="kept")
+    value: str = Field(erase="kept")
 
 
 class Cursor(SQLModel, table=True):
     """Last journal block whose effects are committed, per model and slot."""
 
     __tablename__ = "cursor"
-    model: str = Field(primary_key=True)
-    slot: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    slot: str = Field(primary_key=True, erase="kept")
     seq: int
 
 
@@ -53,9 +55,9 @@ class Backfill(SQLModel, table=True):
     __tablename__ = "backfill"
     __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)
     id: int | None = Field(default=None, primary_key=True)
-    model: str
-    slot: str
-    reason: str
+    model: str = Field(erase="kept")
+    slot: str = Field(erase="kept")
+    reason: str = Field(erase="kept")
     after_seq: int
     """Blocks with ``after_seq < seq <= until_seq`` were skipped."""
     until_seq: int
@@ -64,7 +66,7 @@ class Backfill(SQLModel, table=True):
     """Last block of the range that has been judged since."""
     passed: int = 0
     """Records up to there that the journal still had."""
-    version: str | None = None
+    version: str | None = Field(default=None, erase="kept")
     """Champion that judges it: another one continues in a row of its own."""
     created_us: int
     done_us: int | None = None
@@ -74,14 +76,14 @@ class Freshness(SQLModel, table=True):
     """Age of the champion's records at their verdict. Within the last minute that had any."""
 
     __tablename__ = "freshness"
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     slo_s: float | None = None
     records: int
     p50_s: float
     p99_s: float
     share: float
     """Of the records that are admitted."""
-    measure: str
+    measure: str = Field(erase="kept")
     """What is shed now, as ``monitor.admission.Measure`` names it."""
     at_us: int
 
@@ -90,10 +92,10 @@ class Pause(SQLModel, table=True):
     """Pause of a model by a person: ``shadow`` or ``live-tests``. Capture always goes on."""
 
     __tablename__ = "pause"
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     """``""`` for every model."""
-    what: str = Field(primary_key=True)
-    who: str
+    what: str = Field(primary_key=True, erase="kept")
+    who: str = Field(erase="kept")
     since_us: int
 
 
@@ -105,17 +107,17 @@ class Record(SQLModel, table=True):
         Index("record_block", "model", "seq"),
         Index("record_entity", "model", "entity", "ts_us", sqlite_where=text("entity IS NOT NULL")),
     )
-    model: str = Field(primary_key=True)
-    id: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    id: str = Field(primary_key=True, erase="record")
     seq: int
     row: int
     ts_us: int
-    digest: int
-    version: str | None = None
-    entity: str | None = None
-    slice: str | None = None
+    digest: int = Field(erase="with_row")
+    version: str | None = Field(default=None, erase="kept")
+    entity: str | None = Field(default=None, erase="with_row")
+    slice: str | None = Field(default=None, erase="with_row")
     """Value of the model's ``slice_by`` attribute, as counts name it."""
-    predicted: str | None = None
+    predicted: str | None = Field(default=None, erase="with_row")
     """``outputs.<target>`` as text: what labels are compared with."""
     weight: float = 1.0
     by_replica: bool | None = None
@@ -125,9 +127,9 @@ class Record(SQLModel, table=True):
     """In ``predicted``, in 1/10,000; None where the answer has none in [0, 1]."""
     is_unnamed: bool | None = None
     """Whether counts have its stated version under ``__other__``; None for no."""
-    class_scores: bytes | None = None
+    class_scores: bytes | None = Field(default=None, erase="with_row")
     """Score of each class in steps of log-odds, a byte each; None but for three to fifty classes."""
-    groups: str | None = None
+    groups: str | None = Field(default=None, erase="with_row")
     """Groups of ``group_by`` as counts name them, JSON by attribute; None where none is declared."""
     is_other_class: bool | None = None
     """Whether counts have its answer under ``__other__``; None for no."""
@@ -138,7 +140,7 @@ class ExpiredRecord(SQLModel, table=True):
 
     __tablename__ = "expired_record"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    hash: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    hash: bytes = Field(primary_key=True, erase="id_hash")
     day: int
     """When it went, in days since the epoch."""
 
@@ -147,7 +149,7 @@ class BlockAge(SQLModel, table=True):
     """Receive time of a journal block, which may have expired. One an hour."""
 
     __tablename__ = "block_age"
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     seq: int = Field(primary_key=True)
     received_us: int
 
@@ -156,10 +158,10 @@ class Answer(SQLModel, table=True):
     """Answers of one model version to one journal block. An Arrow IPC batch of ``outputs.*``, row-aligned."""
 
     __tablename__ = "answer"
-    model: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    version: str = Field(primary_key=True, erase="kept")
     seq: int = Field(primary_key=True)
-    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    payload: bytes = Field(erase="answers")
 
 
 class JudgedBlock(SQLModel, table=True):
@@ -170,12 +172,12 @@ class JudgedBlock(SQLModel, table=True):
 
     __tablename__ = "judged_block"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     seq: int = Field(primary_key=True)
-    slot: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    slot: str = Field(primary_key=True, erase="kept")
+    version: str = Field(primary_key=True, erase="kept")
     """Whose answers were judged."""
-    marks: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    marks: bytes = Field(erase="kept")
     """One byte per row of the block, as ``ledger.flag_marks`` names its bits."""
 
 
@@ -183,28 +185,28 @@ class AssertionRow(SQLModel, table=True):
     """Assertion or live behavioral test, one row per revision. As the host offers them."""
 
     __tablename__ = "assertion"
-    model: str = Field(primary_key=True)
-    name: str = Field(primary_key=True)
-    revision: str = Field(primary_key=True)
-    kind: str
+    model: str = Field(primary_key=True, erase="kept")
+    name: str = Field(primary_key=True, erase="kept")
+    revision: str = Field(primary_key=True, erase="kept")
+    kind: str = Field(erase="kept")
     """``assertion`` or ``live_test``."""
-    level: str
-    description: str
-    owner: str
+    level: str = Field(erase="kept")
+    description: str = Field(erase="kept")
+    owner: str = Field(erase="kept")
     active: bool = True
     suspended_until_us: int = 0
-    suspension: str = ""
+    suspension: str = Field(default="", erase="kept")
     """Why a person suspended it; empty when its strikes did."""
     first_seen_us: int = 0
     first_seq: int = 0
     """Last journal block that was judged before this revision came."""
-    definition: str = ""
+    definition: str = Field(default="", erase="kept")
     """JSON of a live test: kind, capability and expectation (null where that is a function)."""
-    window_by: str = ""
+    window_by: str = Field(default="", erase="kept")
     """Column that names the entities of its window; empty without a window."""
     judged_us: int = 0
     """When it last gave verdicts on production's answers, to the minute; 0 for never."""
-    reads: str = "[]"
+    reads: str = Field(default="[]", erase="kept")
     """JSON of the columns that it was seen to read."""
     of_sender: bool = False
     """It reads inputs and attributes alone: what it flags is the sender's, whatever the model answers."""
@@ -216,13 +218,13 @@ class Strike(SQLModel, table=True):
     __tablename__ = "strike"
     __table_args__ = (Index("strike_reason", "model", "reason"),)
     id: int | None = Field(default=None, primary_key=True)
-    model: str
-    assertion: str
+    model: str = Field(erase="kept")
+    assertion: str = Field(erase="kept")
     at_us: int
     seq: int
-    reason: str
-    detail: str
-    slot: str
+    reason: str = Field(erase="kept")
+    detail: str = Field(erase="quotes")
+    slot: str = Field(erase="kept")
     """Whose records it was judging."""
 
 
@@ -235,17 +237,17 @@ class Flag(SQLModel, table=True):
         Index("flag_order", "model", "seq", "row"),
         Index("flag_assertion", "model", "assertion", "seq"),
     )
-    id: str = Field(primary_key=True)
-    model: str
-    record_id: str
-    assertion: str
-    revision: str
-    slot: str
-    version: str | None = None
+    id: str = Field(primary_key=True, erase="with_row")
+    model: str = Field(erase="kept")
+    record_id: str = Field(erase="record")
+    assertion: str = Field(erase="kept")
+    revision: str = Field(erase="kept")
+    slot: str = Field(erase="kept")
+    version: str | None = Field(default=None, erase="kept")
     """The judged model version."""
     severity: float
-    level: str
-    evidence: str | None = None
+    level: str = Field(erase="kept")
+    evidence: str | None = Field(default=None, erase="quotes")
     """JSON, for example the perturbed input and its answer."""
     seq: int
     row: int
@@ -257,9 +259,9 @@ class FlagRecord(SQLModel, table=True):
 
     __tablename__ = "flag_record"
     __table_args__ = (Index("flag_record_member", "model", "record_id"),)
-    flag_id: str = Field(primary_key=True)
-    record_id: str = Field(primary_key=True)
-    model: str
+    flag_id: str = Field(primary_key=True, erase="flag")
+    record_id: str = Field(primary_key=True, erase="record")
+    model: str = Field(erase="kept")
     seq: int
     row: int
 
@@ -276,14 +278,14 @@ class FlagCount(SQLModel, table=True):
         Index("flag_count_time", "model", "slot", "minute_us"),
         {"sqlite_with_rowid": False},
     )
-    model: str = Field(primary_key=True)
-    slot: str = Field(primary_key=True)
-    assertion: str = Field(primary_key=True)
-    revision: str = Field(primary_key=True)
-    slice: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    slot: str = Field(primary_key=True, erase="kept")
+    assertion: str = Field(primary_key=True, erase="kept")
+    revision: str = Field(primary_key=True, erase="kept")
+    slice: str = Field(primary_key=True, erase="slice")
     """Value of the model's ``slice_by`` attribute; empty when there is none."""
     minute_us: int = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    version: str = Field(primary_key=True, erase="kept")
     """The judged one; empty where it is not known."""
     flags: int
     kept: int
@@ -303,11 +305,11 @@ class RecordCount(SQLModel, table=True):
         PrimaryKeyConstraint("model", "minute_us", "version", "slice"),
         {"sqlite_with_rowid": False},
     )
-    model: str = Field(primary_key=True)
-    slice: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    slice: str = Field(primary_key=True, erase="slice")
     """As in :class:`FlagCount`."""
     minute_us: int = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    version: str = Field(primary_key=True, erase="kept")
     """As in :class:`FlagCount`."""
     records: int
     entities: int
@@ -319,9 +321,9 @@ class VersionCount(SQLModel, table=True):
 
     __tablename__ = "version_count"
     __table_args__ = ({"sqlite_with_rowid": False},)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     minute_us: int = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    version: str = Field(primary_key=True, erase="kept")
     records: int
 
 
@@ -330,12 +332,12 @@ class Review(SQLModel, table=True):
 
     __tablename__ = "review"
     __table_args__ = (Index("review_assertion", "model", "assertion"),)
-    flag_id: str = Field(primary_key=True)
-    model: str
-    assertion: str
+    flag_id: str = Field(primary_key=True, erase="flag")
+    model: str = Field(erase="kept")
+    assertion: str = Field(erase="kept")
     is_error: bool
-    source: str
-    note: str = ""
+    source: str = Field(erase="kept")
+    note: str = Field(default="", erase="quotes")
     at_us: int
 
 
@@ -344,16 +346,16 @@ class Incident(SQLModel, table=True):
 
     __tablename__ = "incident"
     __table_args__ = (Index("incident_status", "model", "status"),)
-    id: str = Field(primary_key=True)
-    model: str
-    assertion: str
-    slice: str
-    kind: str = "flags"
+    id: str = Field(primary_key=True, erase="kept")
+    model: str = Field(erase="kept")
+    assertion: str = Field(erase="kept")
+    slice: str = Field(erase="slice")
+    kind: str = Field(default="flags", erase="kept")
     """``flags``: they became many; ``silence``: what came stopped; ``performance``: the loss has risen, as
     labels say; ``drift``: a column shifted; ``live_test``: its failure rate is proven to be above its
     tolerance; ``event_time``: records from the future; ``clock``: the service's own was set (of no model);
     ``version_mismatch``: records state another version than the champion's; ``version_retired``: it hung."""
-    status: str = "open"
+    status: str = Field(default="open", erase="kept")
     """``open``, ``acknowledged``, ``muted`` or ``resolved``."""
     opened_us: int
     last_flag_us: int
@@ -361,10 +363,10 @@ class Incident(SQLModel, table=True):
     muted_until_us: int = 0
     resolved_us: int | None = None
     flags: int = 0
-    level: str
-    first_record: str
-    note: str = ""
-    details: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    level: str = Field(erase="kept")
+    first_record: str = Field(erase=("cleared_record", "quotes"))
+    note: str = Field(default="", erase="quotes")
+    details: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
     """Onset, figures before and now, causes, nearest event, records and proposed action."""
 
 
@@ -373,20 +375,20 @@ class WeakLabelRow(SQLModel, table=True):
 
     __tablename__ = "weak_label"
     __table_args__ = (Index("weak_label_record", "model", "record_id"),)
-    id: str = Field(primary_key=True)
-    model: str
-    record_id: str
-    flag_id: str
-    assertion: str
-    revision: str
-    slot: str
-    version: str | None = None
+    id: str = Field(primary_key=True, erase="with_row")
+    model: str = Field(erase="kept")
+    record_id: str = Field(erase="record")
+    flag_id: str = Field(erase="flag")
+    assertion: str = Field(erase="kept")
+    revision: str = Field(erase="kept")
+    slot: str = Field(erase="kept")
+    version: str | None = Field(default=None, erase="kept")
     """The model version whose output is corrected."""
-    kind: str
+    kind: str = Field(erase="kept")
     """``replace``, ``add`` or ``remove``."""
-    field: str
+    field: str = Field(erase="kept")
     element: int
-    value: str
+    value: str = Field(erase="quotes")
     """JSON."""
     confidence: float
     seq: int
@@ -398,28 +400,28 @@ class WindowCheckpoint(SQLModel, table=True):
     """State of one window of one slot behind journal block ``seq``."""
 
     __tablename__ = "window_checkpoint"
-    model: str = Field(primary_key=True)
-    slot: str = Field(primary_key=True)
-    window: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    slot: str = Field(primary_key=True, erase="kept")
+    window: str = Field(primary_key=True, erase="window")
     """Digest of the window's settings."""
     seq: int
-    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    payload: bytes = Field(erase="with_row")
 
 
 class ChampionBorder(SQLModel, table=True):
     """The version that was champion from the block behind ``seq`` on."""
 
     __tablename__ = "champion_border"
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     seq: int = Field(primary_key=True)
-    version: str
+    version: str = Field(erase="kept")
 
 
 class RotationRow(SQLModel, table=True):
     """Change of an overloaded model's sampled entities behind block ``seq``."""
 
     __tablename__ = "rotation"
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     seq: int = Field(primary_key=True)
     at_us: int
 
@@ -428,7 +430,7 @@ class AdmissionRow(SQLModel, table=True):
     """Sampling state of an overload, beside the champion's cursor."""
 
     __tablename__ = "admission"
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     carried: float = 0.0
     """Weight that was offered and that no admitted record stands for yet."""
     since_us: int = 0
@@ -439,10 +441,10 @@ class JudgeAnswer(SQLModel, table=True):
     """Answer of a judge model to one input. Equal questions are asked once."""
 
     __tablename__ = "judge_answer"
-    judge: str = Field(primary_key=True)
+    judge: str = Field(primary_key=True, erase="judge")
     """Digest of model version, prompt template and output schema."""
-    input_digest: str = Field(primary_key=True)
-    answer: str
+    input_digest: str = Field(primary_key=True, erase="with_row")
+    answer: str = Field(erase="with_row")
     """JSON."""
     tokens: int = 0
     seconds: float = 0.0
@@ -453,13 +455,13 @@ class LiveAnswer(SQLModel, table=True):
     """Sampled question of a live behavioral test. Asked, or not asked because the worker was behind."""
 
     __tablename__ = "live_answer"
-    model: str = Field(primary_key=True)
-    test: str = Field(primary_key=True)
-    record_id: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    test: str = Field(primary_key=True, erase="kept")
+    record_id: str = Field(primary_key=True, erase="record")
+    version: str = Field(primary_key=True, erase="kept")
     seq: int
     ts_us: int
-    status: str
+    status: str = Field(erase="kept")
     """``passed``, ``failed``, ``not_applicable``, ``shed`` or ``unanswered``."""
     probability: float = 1.0
     """Of having been sampled, in (0, 1]."""
@@ -469,9 +471,9 @@ class LiveBudgetRow(SQLModel, table=True):
     """Saved budgets of a model's live questions, behind a cursor. The cursor of one slot."""
 
     __tablename__ = "live_budget"
-    model: str = Field(primary_key=True)
-    slot: str = Field(primary_key=True)
-    state: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    model: str = Field(primary_key=True, erase="kept")
+    slot: str = Field(primary_key=True, erase="kept")
+    state: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="kept")
 
 
 class LiveRate(SQLModel, table=True):
@@ -481,10 +483,10 @@ class LiveRate(SQLModel, table=True):
     """
 
     __tablename__ = "live_rate"
-    model: str = Field(primary_key=True)
-    test: str = Field(primary_key=True)
-    revision: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    test: str = Field(primary_key=True, erase="kept")
+    revision: str = Field(primary_key=True, erase="kept")
+    version: str = Field(primary_key=True, erase="kept")
     asked: int = 0
     failed: int = 0
     rate: float = 0.0
@@ -496,7 +498,7 @@ class LiveRate(SQLModel, table=True):
     alarm_us: int | None = None
     """Receive time of the record at which ``low`` first exceeded ``tolerance``; None when it never did."""
     updated_us: int = 0
-    state: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    state: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="kept")
     """Sums of the confidence sequence."""
 
 
@@ -504,15 +506,15 @@ class SuiteOutcome(SQLModel, table=True):
     """Newest outcome of one behavioral test for one model version. From the gate, CI or by hand."""
 
     __tablename__ = "suite_outcome"
-    model: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    suite: str = Field(primary_key=True)
-    test: str = Field(primary_key=True)
-    revision: str = ""
-    kind: str
-    capability: str
-    description: str = ""
-    status: str
+    model: str = Field(primary_key=True, erase="kept")
+    version: str = Field(primary_key=True, erase="kept")
+    suite: str = Field(primary_key=True, erase="kept")
+    test: str = Field(primary_key=True, erase="kept")
+    revision: str = Field(default="", erase="kept")
+    kind: str = Field(erase="kept")
+    capability: str = Field(erase="kept")
+    description: str = Field(default="", erase="kept")
+    status: str = Field(erase="kept")
     """``passed``, ``failed``, ``skipped`` or ``error``."""
     cases: int
     failures: int
@@ -521,10 +523,10 @@ class SuiteOutcome(SQLModel, table=True):
     rate: float
     low: float
     high: float
-    source: str
+    source: str = Field(erase="kept")
     """``gate``, ``registered`` (the first version), ``cli`` or ``pytest``."""
     at_us: int
-    outcome: dict[str, object] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False))
+    outcome: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
     """``Outcome.to_dict()``: examples, measures, error. Last: SQLite reads the others without it."""
     passed_us: int | None = None
     """When it last passed; None if it never did. Behind the outcome, and read of few rows."""
@@ -536,10 +538,10 @@ class DeadLetter(SQLModel, table=True):
     __tablename__ = "dead_letter"
     seq: int = Field(primary_key=True)
     row: int = Field(primary_key=True)
-    model: str
-    record_id: str
-    reason: str
-    detail: str
+    model: str = Field(erase="kept")
+    record_id: str = Field(erase="record")
+    reason: str = Field(erase="kept")
+    detail: str = Field(erase="quotes")
     at_us: int
 
 
@@ -547,9 +549,9 @@ class Counter(SQLModel, table=True):
     """Exact counts, advanced in the transaction that counts."""
 
     __tablename__ = "counter"
-    model: str = Field(primary_key=True)
-    slot: str = Field(primary_key=True)
-    name: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    slot: str = Field(primary_key=True, erase="kept")
+    name: str = Field(primary_key=True, erase="kept")
     value: int = 0
 
 
@@ -558,29 +560,29 @@ class ProfileWindow(SQLModel, table=True):
 
     __tablename__ = "profile"
     __table_args__ = (Index("profile_block", "model", "slot", "seq"),)
-    model: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
     span_s: int = Field(primary_key=True)
-    start_us: int = Field(primary_key=True)
-    slot: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    slice: str = Field(primary_key=True)
+    start_us: int = Field(primary_key=True, erase="receipt")
+    slot: str = Field(primary_key=True, erase="kept")
+    version: str = Field(primary_key=True, erase="kept")
+    slice: str = Field(primary_key=True, erase="with_row")
     seq: int = Field(primary_key=True)
     """Last block that is in it: a minute may be written in parts."""
-    layout: str
+    layout: str = Field(erase="kept")
     rows: int
-    payload: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    payload: bytes = Field(erase="with_row")
 
 
 class ProfileLayoutRow(SQLModel, table=True):
     """Layout of a model's profiles: bins of each column, and their reference."""
 
     __tablename__ = "profile_layout"
-    model: str = Field(primary_key=True)
-    digest: str = Field(primary_key=True)
+    model: str = Field(primary_key=True, erase="kept")
+    digest: str = Field(primary_key=True, erase="kept")
     at_us: int
-    source: str
+    source: str = Field(erase="kept")
     rows: int
-    layout: str
+    layout: str = Field(erase="categories")
 
 
 class Outbox(SQLModel, table=True):
@@ -588,13 +590,13 @@ class Outbox(SQLModel, table=True):
 
     __tablename__ = "outbox"
     __table_args__ = (Index("outbox_due", "delivered_us", "next_attempt_us"),)
-    id: str = Field(primary_key=True)
-    event: str
-    url: str
-    payload: str
+    id: str = Field(primary_key=True, erase="kept")
+    event: str = Field(erase="kept")
+    url: str = Field(erase="kept")
+    payload: str = Field(erase="quotes")
     """The exact body that is signed and sent."""
     attempts: int = 0
     created_us: int
     next_attempt_us: int
     delivered_us: int | None = None
-    last_error: str = ""
+    last_error: str = Field(default="", erase="quotes")

@@ -16,9 +16,8 @@ from outrider.dataops.model_kinds.adapter import CONFIG, WEIGHTS, read_adapter
 from outrider.errors import ConfigError
 
 ADAPTER = "default"
-"""Name that PEFT gives an adapter."""
 _EXPRESSIONS = ("target_modules", "exclude_modules")
-"""Where PEFT reads a text as a regular expression."""
+"""Fields whose texts PEFT reads as regular expressions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +35,7 @@ class NewAdapter:
 
 
 class AdapterModule:
-    """Module with an adapter inside, which alone trains.
-
-    Attributes
-    ----------
-    module
-        The given module, changed in place: its low-rank layers and the adapter's own head train.
-    """
+    """Given module, changed in place: only its adapter trains, in float32."""
 
     def __init__(self, module: torch.nn.Module, config: Any) -> None:
         self._config = config
@@ -54,13 +47,7 @@ class AdapterModule:
 
     @classmethod
     def new(cls, module: torch.nn.Module, shape: NewAdapter, *, seed: int) -> "AdapterModule":
-        """New adapter, by the seed alone, that changes no answer yet.
-
-        Raises
-        ------
-        ConfigError
-            If a name stands for no layer.
-        """
+        """Depends on the seed alone and changes no answer yet."""
         heads = heads_of(module) if shape.head is None else shape.head
         targets = _targets(module, shape.layers, heads)
         convolved = any(type(layer).__name__ == "Conv1D" for _, layer in module.named_modules())
@@ -78,13 +65,7 @@ class AdapterModule:
 
     @classmethod
     def continued(cls, module: torch.nn.Module, folder: Path) -> "AdapterModule":
-        """Adapter of a PEFT folder, which answers as the folder's does.
-
-        Raises
-        ------
-        ConfigError
-            If the folder is not LoRA, or does not fit the module.
-        """
+        """Adapter of a PEFT folder; answers do not change."""
         adapter = read_adapter(folder)
         if adapter.prefix is not None:
             raise ConfigError(
@@ -100,26 +81,19 @@ class AdapterModule:
             config.inference_mode = False
             made = cls(module, config)
             with quiet():
-                told = peft().set_peft_model_state_dict(made._peft, load_file(folder / WEIGHTS))
+                loaded = peft().set_peft_model_state_dict(made._peft, load_file(folder / WEIGHTS))
         except (ValueError, RuntimeError, KeyError, TypeError) as error:
             raise ConfigError(f"{folder} does not fit its base: {error}") from error
-        if told.unexpected_keys:
-            raise ConfigError(f"{folder / WEIGHTS}: the base has no layer for {told.unexpected_keys[0]}")
+        if loaded.unexpected_keys:
+            raise ConfigError(f"{folder / WEIGHTS}: the base has no layer for {loaded.unexpected_keys[0]}")
         return made
 
     def start(self) -> dict[str, torch.Tensor]:
-        """Copy of all that trains, by name in the module."""
         named = self.module.named_parameters()
         return {name: p.detach().clone() for name, p in named if p.requires_grad}
 
     def write(self, folder: Path, *, base: str) -> dict[str, Path]:
-        """Write the adapter as PEFT does; equal weights give equal bytes.
-
-        Parameters
-        ----------
-        base
-            Name of the base, for readers of the configuration.
-        """
+        """Write as PEFT does; equal weights give equal bytes."""
         folder.mkdir(parents=True, exist_ok=True)
         with quiet():
             state: Mapping[str, torch.Tensor] = peft().get_peft_model_state_dict(
@@ -138,32 +112,21 @@ class AdapterModule:
 
 
 def heads_of(module: torch.nn.Module) -> tuple[str, ...]:
-    """Modules beside the trunk of a Hugging Face model; none of others.
-
-    Language models have none: what answers words stays.
-    """
+    """Modules of a Hugging Face model outside its trunk. None of language models."""
     prefix = getattr(module, "base_model_prefix", "")
     if not prefix or not hasattr(module, prefix) or words_of(module) is not None:
         return ()
-    beside = ((name, child) for name, child in module.named_children() if name != prefix)
-    return tuple(name for name, child in beside if any(True for _ in child.parameters()))
+    others = ((name, child) for name, child in module.named_children() if name != prefix)
+    return tuple(name for name, child in others if any(True for _ in child.parameters()))
 
 
 def words_of(module: torch.nn.Module) -> torch.nn.Module | None:
-    """Layer of a language model that answers words; None of other models."""
     find = getattr(module, "get_output_embeddings", None)
     found: torch.nn.Module | None = None if find is None else find()
     return found
 
 
 def peft() -> Any:
-    """The package PEFT.
-
-    Raises
-    ------
-    ConfigError
-        If it is not installed.
-    """
     try:
         with quiet():
             return importlib.import_module("peft")
@@ -180,7 +143,6 @@ def quiet() -> Iterator[None]:
 
 
 def _targets(module: torch.nn.Module, layers: Sequence[str], heads: Sequence[str]) -> list[str]:
-    """Full names of the layers to adapt."""
     kinds = dict(module.named_modules())
     words = words_of(module)
     linear = [
@@ -211,7 +173,7 @@ def _ends(name: str, end: str) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """JSON value of a setting of PEFT; sets have an order."""
+    """JSON value of a PEFT setting, sets sorted."""
     if isinstance(value, set | frozenset):
         return sorted(value)
     if isinstance(value, dict):

@@ -25,16 +25,9 @@ TASKS = ("classification", "other")
 
 
 class AnswerLearner:
-    """Classifier or regression, trained through the Runner that serves.
+    """Learner of the Runner that serves.
 
-    Weights of half precision are trained in float32, and rounded back when they are kept.
-
-    Parameters
-    ----------
-    source, note
-        Of the trained version.
-    trains
-        Names of the parameters or parts that may change, see `freezing`; none for all that may already.
+    Half-precision weights are trained in float32 and rounded when kept; ``trains`` as in `freezing`.
     """
 
     def __init__(
@@ -49,39 +42,28 @@ class AnswerLearner:
         train_only(self.module, trains)
 
     def encode(self, rows: Batch, /) -> StepExamples:
-        """Encode inputs as serving does, with labels."""
         fed = self.runner.encode(rows).tensors
         return StepExamples({**fed, LABEL: targets_of(rows, self._target, self.classes)}, rows.rows)
 
     def losses(self, examples: StepExamples, /) -> torch.Tensor:
-        """Loss of each row."""
         fed = dict(examples.tensors)
         targets = fed.pop(LABEL).to(self.runner.device)
         return row_losses(self.answers(trimmed(fed, self.runner.device)), targets)
 
     def answers(self, fed: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Logits or values, with gradients."""
         return self.runner.run(fed)[OUT]
 
     def trained(self, work: Path, /) -> TrainedModel:  # noqa: ARG002 - writes no files
-        """All weights as safetensors, under the champion's source."""
         return TrainedModel(self._source, weights=dump_weights(self.state()), note=self._note)
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Weights in their first types; one of tied ones."""
+        """Weights in their original types, each of tied ones once."""
         tied = getattr(self.module, "all_tied_weights_keys", {}) or {}
         state = self.module.state_dict()
         return {n: t.detach().to(self._dtypes[n], copy=True) for n, t in state.items() if n not in tied}
 
 
 def full_learner(task: TrainingTask) -> AnswerLearner:
-    """Learner of all weights of the champion.
-
-    Raises
-    ------
-    ConfigError
-        If the champion has an adapter, or its answers are not compared with labels.
-    """
     check_task(task)
     if task.source.adapter is not None:
         raise ConfigError(
@@ -98,12 +80,10 @@ def full_learner(task: TrainingTask) -> AnswerLearner:
 
 
 def note_of(task: TrainingTask, how: str) -> str:
-    """Words for the version, such as ``fine-tuned from 2``."""
     return "from scratch" if task.champion is None else f"{how} {task.champion.rpartition('@')[2]}"
 
 
 def check_task(task: TrainingTask) -> None:
-    """Refuse a model whose answers are not compared with a label."""
     if task.source.task not in TASKS:
         raise ConfigError(
             f"{task.model}: task {' or '.join(TASKS)} expected, got {task.source.task!r}: its answers are "
@@ -112,7 +92,7 @@ def check_task(task: TrainingTask) -> None:
 
 
 def load_runner(task: TrainingTask, source: Source | None = None) -> Runner:
-    """Runner of the champion, without its recipe, on the task's device."""
+    """The champion without its recipe, on the task's device."""
     given = source or task.source
     plain = dataclasses.replace(given, recipe=())
     runner = load_model(plain, folder=task.base, weights=task.weights, device=task.device)
@@ -122,7 +102,7 @@ def load_runner(task: TrainingTask, source: Source | None = None) -> Runner:
 
 
 def classes_of(runner: Runner, source: Source) -> tuple[int | str, ...]:
-    """Classes of a classifier in order of its outputs; none of others."""
+    """In order of the classifier's outputs."""
     if source.task != "classification":
         return ()
     own: Any = getattr(getattr(runner, "reader", runner), "classes", ())
@@ -130,7 +110,7 @@ def classes_of(runner: Runner, source: Source) -> tuple[int | str, ...]:
 
 
 def trimmed(fed: Mapping[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
-    """Inputs of a step on the device, without idle padding."""
+    """Inputs of a step on the device, without unneeded padding."""
     mask = fed.get("attention_mask")
     if mask is None:
         return {name: tensor.to(device) for name, tensor in fed.items()}

@@ -25,22 +25,15 @@ Objective = Literal["sft", "dpo"]
 CHOSEN, REJECTED = "chosen.", "rejected."
 """Prefixes of the tensors of the corrected answer, and of the model's own."""
 NEW_TOKENS = 32
-"""Tokens that serving writes where ``max_new_tokens`` does not say."""
+"""Tokens that serving writes unless ``max_new_tokens`` says otherwise."""
 
 
 class ChatLearner:
-    """Causal language model that learns to write the corrected answer.
+    """Language model that learns corrected answers (sft) or to prefer them (dpo).
 
-    A row is a prompt, made as serving makes one, and the corrected answer as label. ``sft`` learns the tokens
-    of that answer and its end: the loss of a row is their mean negative log-probability. ``dpo`` learns to
-    prefer it to the model's own answer: the loss of a row is
-    ``-log sigmoid(beta * (log p/p0(corrected) - log p/p0(own)))``, where p0 is the model before the first
-    step. Both are one module: p0 is run with the adapter as it was at the start, which alone is copied.
-
-    References
-    ----------
-    Rafailov et al., "Direct Preference Optimization: Your Language Model is Secretly a Reward Model",
-    NeurIPS 2023, eq. 7.
+    The loss is the mean negative log-probability of the answer's tokens, or
+    ``-log sigmoid(beta * (log p/p0(corrected) - log p/p0(own)))``, where p0 is the same module with the
+    adapter as it was at the start. Rafailov et al., "Direct Preference Optimization", NeurIPS 2023, eq. 7.
     """
 
     def __init__(
@@ -67,37 +60,33 @@ class ChatLearner:
 
     @property
     def columns(self) -> list[str]:
-        """Columns that are encoded."""
         own = [f"outputs.{self._answer}"] if self._prefers else []
         inputs = [f"inputs.{name}" for name in self._runner.encoder.inputs]
         return [*inputs, f"label.{self._target}", *own]
 
     def encode(self, rows: Batch, /) -> StepExamples:
-        """Prompts with corrected answers; of preferences, own answers too."""
         found = self._written(rows, label_column(rows, self._target), CHOSEN)
         if self._prefers:
             found |= self._written(rows, f"outputs.{self._answer}", REJECTED)
         return StepExamples(found, rows.rows)
 
     def losses(self, examples: StepExamples, /) -> torch.Tensor:
-        """Loss of each row."""
         chosen = self._part(examples, CHOSEN)
-        said = self._scoring.run(self.module, chosen)
+        scores = self._scoring.run(self.module, chosen)
         if not self._prefers:
-            return -said["logprob"] / said["tokens"].clamp(min=1)
+            return -scores["logprob"] / scores["tokens"].clamp(min=1)
         rejected = self._part(examples, REJECTED)
         other = self._scoring.run(self.module, rejected)["logprob"]
         before = self._before(chosen) - self._before(rejected)
-        margin = said["logprob"] - other - before
+        margin = scores["logprob"] - other - before
         return -torch.nn.functional.logsigmoid(self._beta * margin)
 
     def trained(self, work: Path, /) -> TrainedModel:
-        """Files of the adapter; the base's weights stay the champion's."""
         files = self._low.write(work / FOLDER, base=self._source.reference)
         return TrainedModel(self._source, weights=self._weights, files=files, note=self._note)
 
     def _written(self, rows: Batch, column: str, prefix: str) -> dict[str, torch.Tensor]:
-        """Prompts with an answer behind them; its tokens are scored."""
+        """Prompts with answers appended; only the answers' tokens are scored."""
         encoder = self._runner.encoder
         encoded = encoder.encode(rows)
         assert encoded.lengths is not None
@@ -122,32 +111,19 @@ class ChatLearner:
         return trimmed(own, self._runner.device)
 
     def _before(self, tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """Log-probability of each answer by the model before the first step."""
-
         def module(**arguments: Any) -> Any:
             return torch.func.functional_call(self.module, self._start, (), arguments)
 
-        with torch.no_grad(), _at_rest(self.module):
+        with torch.no_grad(), _evaluating(self.module):
             return self._scoring.run(module, tensors)["logprob"]
 
 
-class ChatTrainer:
-    """Trainer of language models by the training loop."""
-
-    def train(self, task: TrainingTask, report: Report) -> TrainedModel:
-        """Train an adapter on the rows' answers, or on preferences for them."""
-        learner = chat_learner(task)
-        return improve(learner, task, report, columns=learner.columns)
+def train_chat(task: TrainingTask, report: Report) -> TrainedModel:
+    learner = chat_learner(task)
+    return improve(learner, task, report, columns=learner.columns)
 
 
 def chat_learner(task: TrainingTask) -> ChatLearner:
-    """Learner of a language model's adapter, by the settings ``objective`` and ``beta``.
-
-    Raises
-    ------
-    ConfigError
-        If the champion writes no text, or its adapter is no LoRA.
-    """
     if task.source.kind != "hf" or task.source.task != "generation":
         raise ConfigError(
             f"{task.model}: a Hugging Face folder with task 'generation' expected, got {task.source.kind} "
@@ -179,8 +155,7 @@ def _answers(rows: Batch, column: str) -> list[str]:
 
 
 @contextmanager
-def _at_rest(module: torch.nn.Module) -> Iterator[None]:
-    """In evaluation mode, and back."""
+def _evaluating(module: torch.nn.Module) -> Iterator[None]:
     trained = [part for part in module.modules() if part.training]
     module.eval()
     try:

@@ -1,7 +1,6 @@
-"""Checkpoints of a training run: one safetensors file, replaced as a whole.
+"""Checkpoints of a training run: one safetensors file, replaced atomically.
 
-Tensors by name, and the rest as JSON in the file's header; nothing in it is ever executed. A checkpoint is of
-one task: one of another is left aside.
+Tensors by name, the rest as JSON in the header, nothing executable; a checkpoint of another task is ignored.
 """
 
 import json
@@ -23,14 +22,11 @@ _HEADER = "outrider"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """State of a run between two steps."""
-
     tensors: Mapping[str, torch.Tensor]
     state: Mapping[str, Any]
     """Plain JSON values."""
 
     def part(self, prefix: str) -> dict[str, torch.Tensor]:
-        """Tensors below a prefix, by the rest of their names."""
         return {
             name.removeprefix(prefix): tensor
             for name, tensor in self.tensors.items()
@@ -40,22 +36,11 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFile:
-    """Checkpoint of one task in its folder.
-
-    Attributes
-    ----------
-    task
-        Digest of all that the run depends on.
-    """
-
     folder: Path
     task: str
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Replace the checkpoint as a whole.
-
-        A process that is killed meanwhile leaves the former one.
-        """
+        """A process killed meanwhile leaves the previous one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         header = json.dumps({"task": self.task, "state": dict(checkpoint.state)})
         # A copy of each: parameters may share memory, which the format refuses.
@@ -70,10 +55,7 @@ class CheckpointFile:
         os.replace(temporary, self.folder / _NAME)
 
     def read(self) -> Checkpoint | None:
-        """Checkpoint of this task, if any.
-
-        None where it is another task's, or damaged.
-        """
+        """None if damaged or of another task."""
         for left in self.folder.glob(f".{_NAME}.*"):
             left.unlink(missing_ok=True)
         path = self.folder / _NAME

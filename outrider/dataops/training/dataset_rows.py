@@ -19,17 +19,13 @@ from outrider.errors import OutriderError
 _ROW = table_of(DatasetRow)
 
 LABEL_SOURCE = "attrs.outrider_label_source"
-"""Column that says who labelled each row: ``human``, ``weak:`` and assertions, or the sender of a table."""
+"""Source of each row's label: ``human``, ``weak:`` and assertions, or the sender of a table."""
 _BATCH_ROWS = 65_536
 
 
 def dataset_rows(
     connection: Connection, objects: ObjectStore, version: Version, *, part: str | None, cache: Path
 ) -> MappedRows:
-    """Rows of a version or part, mapped.
-
-    The file is made where there is none.
-    """
     found = scan(connection, objects, version, part=part, batch_rows=_BATCH_ROWS)
     schema = found.schema.append(pa.field(LABEL_SOURCE, pa.string()))
 
@@ -38,8 +34,8 @@ def dataset_rows(
         file.writelines(ipc_stream(schema, _with_sources(found, sources, schema)))
 
     name = CachedRows(version.dataset, version.number, version.digest, part, [LABEL_SOURCE]).name
-    said = version.id + (f" {part}" if part else "")
-    return MappedRows(said, version.digest, cached(cache, name, write))
+    title = version.id + (f" {part}" if part else "")
+    return MappedRows(title, version.digest, cached(cache, name, write))
 
 
 def _sources(connection: Connection, version: Version, part: str | None) -> Iterator[tuple[str, str | None]]:
@@ -57,8 +53,8 @@ def _with_sources(
     rows: Scan, sources: Iterator[tuple[str, str | None]], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for batch in rows:
-        told = [next(sources, ("", None)) for _ in range(batch.num_rows)]
-        if batch.column("id").to_pylist() != [key for key, _ in told]:
+        of_batch = [next(sources, ("", None)) for _ in range(batch.num_rows)]
+        if batch.column("id").to_pylist() != [key for key, _ in of_batch]:
             raise OutriderError(f"{rows.version.id}: its rows changed while they were read; try again")
-        column = pa.array([source for _, source in told], pa.string())
+        column = pa.array([source for _, source in of_batch], pa.string())
         yield pa.RecordBatch.from_arrays([*batch.columns, column], schema=schema)

@@ -29,20 +29,10 @@ SoftLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class DistilledLearner(AnswerLearner):
-    """Student that learns the champion's answers to all rows, and their labels.
+    """Student of the champion's answers and, by ``label_share``, of labels.
 
-    Labels keep the student from learning what the champion got wrong: flagged rows are such.
-
-    Parameters
-    ----------
-    teacher
-        Rows to the champion's raw answers, on the CPU.
-    label_share
-        Share of the labels in the loss, in [0, 1]; the rest is the champion's.
-
-    References
-    ----------
-    Hinton, Vinyals and Dean, "Distilling the Knowledge in a Neural Network", 2015, section 2.
+    Flagged rows are where the champion errs, which labels correct. Hinton, Vinyals and Dean, "Distilling the
+    Knowledge in a Neural Network", 2015, section 2.
     """
 
     def __init__(
@@ -60,12 +50,10 @@ class DistilledLearner(AnswerLearner):
         self._teacher, self._soft, self._share = teacher, soft, label_share
 
     def encode(self, rows: Batch, /) -> StepExamples:
-        """Inputs and labels, with the champion's answers."""
         found = super().encode(rows)
         return StepExamples({**found.tensors, TAUGHT: self._teacher(rows)}, found.rows)
 
     def losses(self, examples: StepExamples, /) -> torch.Tensor:
-        """Loss of each row."""
         device = self.runner.device
         fed = dict(examples.tensors)
         targets, taught = fed.pop(LABEL).to(device), fed.pop(TAUGHT).to(device)
@@ -79,13 +67,7 @@ class DistilledLearner(AnswerLearner):
 
 
 def distilled_learner(task: TrainingTask) -> DistilledLearner:
-    """Learner of the architecture that ``retrain.architecture`` names.
-
-    Raises
-    ------
-    ConfigError
-        If it is neither a module nor a folder, or the champion's answers cannot be learned.
-    """
+    """Learner of the architecture that ``retrain.architecture`` names."""
     check_task(task)
     reference = str(task.options.get("architecture") or "")
     if not reference:
@@ -123,7 +105,6 @@ def distilled_learner(task: TrainingTask) -> DistilledLearner:
 
 
 def student_source(champion: Source, reference: str, base: Path) -> Source:
-    """Source of a student, with the champion's inputs and outputs."""
     options = {name: value for name, value in champion.options.items() if name not in (FOLDER, ADAPTER)}
     kind: Kind = "torch" if ".py:" in reference else "hf"
     if kind != champion.kind:
@@ -138,7 +119,7 @@ def _of_runner(champion: Runner) -> Callable[[Batch], torch.Tensor]:
 
 
 def _of_predictor(champion: Predictor, task: TrainingTask) -> Callable[[Batch], torch.Tensor]:
-    """Answers of a function or an ONNX file: its probabilities as logits, or its values."""
+    """Probabilities as logits, or values."""
     name = "probs" if task.source.task == "classification" else "value"
 
     def answers(rows: Batch) -> torch.Tensor:

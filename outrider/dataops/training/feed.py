@@ -1,7 +1,6 @@
 """Steps of an epoch as encoded rows, read from mapped files.
 
-Few rows are encoded once and kept; of many, the block ahead of the loop is encoded on a thread beside it.
-Memory does not grow with the rows but for a few numbers of each.
+Few rows are encoded once and kept; of many, the next block is encoded ahead on a thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,25 +26,11 @@ BLOCK_BYTES = 16 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class EncodedStep:
-    """Rows of one step, and their weights."""
-
     examples: StepExamples
     weights: torch.Tensor | None
 
 
 class RowFeed:
-    """Rows of several files, numbered through, as encoded steps.
-
-    Parameters
-    ----------
-    rows
-        All that will be asked for.
-    columns
-        The only ones that the learner encodes, where a file has them.
-    weights
-        Of every row of the files; None where all are alike.
-    """
-
     def __init__(
         self,
         learner: ModelLearner,
@@ -57,16 +42,16 @@ class RowFeed:
         weights: NDArray[np.float32] | None = None,
     ) -> None:
         self._learner, self._model, self._weights = learner, model, weights
-        self._starts = np.cumsum([0, *(len(each) for each in files)])
+        self._starts = np.cumsum([0, *(len(file) for file in files)])
         self._files = [
-            MappedRows(each.id, each.digest, each.path, [name for name in columns if name in each.columns])
-            for each in files
+            MappedRows(file.id, file.digest, file.path, [name for name in columns if name in file.columns])
+            for file in files
         ]
         schema = self._files[0].table.schema
-        for each in self._files[1:]:
-            schema, _ = merged_schema(schema, each.table.schema, each.id)
+        for file in self._files[1:]:
+            schema, _ = merged_schema(schema, file.table.schema, file.id)
         self._schema = schema
-        row_bytes = sum(each.file_bytes for each in files) // max(1, int(self._starts[-1])) + 1
+        row_bytes = sum(file.file_bytes for file in files) // max(1, int(self._starts[-1])) + 1
         self._block_rows = max(1, min(BLOCK_ROWS, BLOCK_BYTES // row_bytes))
         self._kept = self._encoded(rows) if len(rows) <= self._block_rows else None
         self._places = np.zeros(int(self._starts[-1]) if self._kept else 0, np.int64)
@@ -75,11 +60,10 @@ class RowFeed:
 
     @property
     def is_even(self) -> bool:
-        """True where all rows weigh alike."""
+        """True if all rows weigh the same."""
         return self._weights is None
 
     def steps(self, order: Places, ends: Sequence[int], first: int = 0) -> Iterator[EncodedStep]:
-        """Steps of an epoch from the ``first`` on."""
         if self._kept is None:
             yield from self._streamed(order, ends, first)
             return
@@ -95,12 +79,12 @@ class RowFeed:
         blocks = self._blocks(ends)
         left = [block for block in blocks if block[1] > first]
         with ThreadPoolExecutor(1, "outrider-rows") as ahead:
-            next_one = ahead.submit(self._block, order, ends, left[0]) if left else None
+            pending = ahead.submit(self._block, order, ends, left[0]) if left else None
             for at, (begin, end) in enumerate(left):
-                assert next_one is not None
-                examples = next_one.result()
+                assert pending is not None
+                examples = pending.result()
                 if at + 1 < len(left):
-                    next_one = ahead.submit(self._block, order, ends, left[at + 1])
+                    pending = ahead.submit(self._block, order, ends, left[at + 1])
                 base = ends[begin - 1] if begin else 0
                 weights = self._weights_of(order[base : ends[end - 1]])
                 for step in range(max(begin, first), end):
@@ -109,7 +93,7 @@ class RowFeed:
                     yield EncodedStep(examples.slice(start, stop), of)
 
     def _blocks(self, ends: Sequence[int]) -> list[tuple[int, int]]:
-        """Steps of each block, cut alike wherever an epoch is begun."""
+        """Steps of each block; independent of the first step."""
         blocks, begin, base = [], 0, 0
         for step, end in enumerate(ends):
             if end - base >= self._block_rows or step == len(ends) - 1:
@@ -122,12 +106,12 @@ class RowFeed:
         return self._encoded(order[ends[begin - 1] if begin else 0 : ends[end - 1]])
 
     def _encoded(self, rows: Places) -> StepExamples:
-        file = np.searchsorted(self._starts, rows, side="right") - 1
+        of_file = np.searchsorted(self._starts, rows, side="right") - 1
         tables, order = [empty_table(self._schema)], []
-        for at, each in enumerate(self._files):
-            mine = np.flatnonzero(file == at)
+        for at, file in enumerate(self._files):
+            mine = np.flatnonzero(of_file == at)
             if len(mine):
-                table = each.gather(rows[mine] - self._starts[at])
+                table = file.gather(rows[mine] - self._starts[at])
                 tables.append(table if table.schema == self._schema else conform(table, self._schema))
                 order.append(mine)
         table = pa.concat_tables(tables).combine_chunks()

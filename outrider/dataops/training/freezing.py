@@ -1,4 +1,4 @@
-"""Freezing of weights in training: the same bit by bit."""
+"""Freezing of weights in training."""
 
 from collections.abc import Sequence
 
@@ -8,31 +8,7 @@ from outrider.errors import ConfigError
 
 
 def train_only(module: nn.Module, names: Sequence[str]) -> list[nn.Parameter]:
-    """Set training mode with the named parameters, all others frozen.
-
-    Frozen parts stay in evaluation mode, so that running means of their normalisations do not move either.
-
-    Parameters
-    ----------
-    names
-        Dotted names of parameters or submodules that may change; none stands for all.
-
-    Returns
-    -------
-    list
-        Parameters that may change, each once.
-
-    Raises
-    ------
-    ConfigError
-        If a name stands for no parameter.
-
-    Examples
-    --------
-    >>> net = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
-    >>> [tuple(parameter.shape) for parameter in train_only(net, ["1"])]
-    [(1, 3), (1,)]
-    """
+    """Frozen parts stay in evaluation mode, which freezes running means too."""
     module.train()
     if not names:
         return list(module.parameters())

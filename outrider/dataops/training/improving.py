@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from outrider.errors import ValidationRefused
 
 from .checkpoints import CheckpointFile
-from .code_digests import file_digests
 from .feed import RowFeed
 from .learned_rows import LearnedRows, balanced_weights, check_rows, learned_rows, named_weights
 from .loop import Augment, TrainingLoop, mean_one
 from .options import TrainingOptions
 from .order import EpochOrder, Places, quotas
 from .ranks import Ranks
+from .run_record import file_digests
 from .trainer import ModelLearner, Report, TrainedModel, TrainingTask
 
 log = logging.getLogger(__name__)
@@ -36,25 +36,7 @@ def improve(
     columns: Sequence[str] | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> TrainedModel:
-    """Train a learner on a task's rows.
-
-    Each epoch sees every fresh row once and ``replay_ratio`` times as many replayed ones, drawn anew without
-    replacement (all of them when there are fewer, or no fresh row).
-
-    Parameters
-    ----------
-    augment
-        Changes the examples of every step, fresh and replayed ones alike.
-    columns
-        Columns that the learner encodes; default the source's inputs and all labels.
-
-    Raises
-    ------
-    ValidationRefused
-        If the rows cannot be learned from; with counts.
-    TrainingFailed
-        If a loss or a weight is no finite number.
-    """
+    """Epochs see all fresh rows and ``replay_ratio`` times as many old ones."""
     options = TrainingOptions.of(task.options)
     classes = task.source.classes if task.source.task == "classification" else ()
     given = [rows for rows in (task.fresh, task.replay) if rows is not None]
@@ -66,7 +48,7 @@ def improve(
     old = learned[-1] if task.replay is not None and len(task.replay) else None
     order, stop = _order(fresh, old, len(classes), options, task.seed)
     weights = _weights(learned, order, classes, options)
-    files = [one.rows for one in learned]
+    files = [part.rows for part in learned]
     every = np.concatenate([order.fresh, order.old, stop])
     feed = RowFeed(
         learner,
@@ -91,7 +73,7 @@ def improve(
     ran = loop.run()
     made = learner.trained(task.work)
     facts: dict[str, Any] = {
-        "learned": [one.facts for one in learned],
+        "learned": [part.facts for part in learned],
         "replayed_by_class": list(order.drawn),
     }
     if not classes or old is None or options.rehearsal == "uniform":
@@ -105,7 +87,7 @@ def task_digest(task: TrainingTask) -> str:
     """Digest of all that the weights after each step depend on."""
     weights = None if task.weights is None else hashlib.sha256(task.weights).hexdigest()
     of_rows = [None if rows is None else [rows.id, rows.digest] for rows in (task.fresh, task.replay)]
-    told: list[Any] = [
+    inputs: list[Any] = [
         task.model,
         task.champion,
         task.registered.to_json(),
@@ -116,14 +98,14 @@ def task_digest(task: TrainingTask) -> str:
     ]
     own = {key: value for key, value in task.options.items() if key != "checkpoint_s"}
     code = file_digests(task.source, task.options, task.base)
-    told += [own, code, torch.__version__, torch.device(task.device).type]
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()
+    inputs += [own, code, torch.__version__, torch.device(task.device).type]
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _order(
     fresh: LearnedRows | None, old: LearnedRows | None, classes: int, options: TrainingOptions, seed: int
 ) -> tuple[EpochOrder, Places]:
-    """Order of the epochs, and the rows to stop by, by numbers over both files."""
+    """Order of the epochs, and the early-stopping rows, numbered over both files."""
     none = np.empty(0, np.int64)
     base = 0 if fresh is None else len(fresh.rows)
     new = none if fresh is None else fresh.places
@@ -153,13 +135,15 @@ def _weights(
     classes: Sequence[int | str],
     options: TrainingOptions,
 ) -> NDArray[np.float32] | None:
-    """Weight of every row of the files, one in the mean over an epoch; None where all are alike."""
-    if all(one.weights is None for one in learned) and not (options.class_weights and classes):
+    """Mean one over an epoch; None if all are equal."""
+    if all(part.weights is None for part in learned) and not (options.class_weights and classes):
         return None
-    parts = [np.ones(len(one.rows), np.float32) if one.weights is None else one.weights for one in learned]
+    parts = [
+        np.ones(len(part.rows), np.float32) if part.weights is None else part.weights for part in learned
+    ]
     weights = np.concatenate(parts)
     if options.class_weights and classes:
-        numbers = np.concatenate([one.classes for one in learned if one.classes is not None])
+        numbers = np.concatenate([part.classes for part in learned if part.classes is not None])
         if options.class_weights == "balanced":
             counts = np.bincount(numbers[order.fresh], minlength=len(classes)).astype(np.float64)
             each = np.bincount(numbers[order.old], minlength=len(classes))
@@ -178,6 +162,6 @@ def _weights(
 def _columns(task: TrainingTask, learned: Sequence[LearnedRows]) -> list[str]:
     inputs = [f"inputs.{name.removeprefix('inputs.')}" for name in task.source.inputs]
     if not inputs:
-        names = dict.fromkeys(name for one in learned for name in one.rows.columns)
+        names = dict.fromkeys(name for part in learned for name in part.rows.columns)
         inputs = [name for name in names if name.startswith("inputs.")]
     return [*inputs, f"label.{task.target}"]

@@ -1,4 +1,4 @@
-"""Rows of a dataset to learn: class, weight, part to stop by."""
+"""Rows of a dataset to learn: class, weight, early-stopping part."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -24,25 +24,21 @@ from .order import Places
 from .trainer import TrainingTask
 
 _IMBALANCE = 10
-"""Rows of the commonest class per row of the rarest from which on a warning says so."""
+"""Ratio of the commonest class to the rarest from which a warning is due."""
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedRows:
-    """Rows of one dataset, by place in its file."""
-
     rows: MappedRows
     places: Places
-    """To learn from."""
     stop: Places
-    """To stop by; none of them is learned."""
+    """For early stopping; none of them is learned."""
     classes: NDArray[np.int64] | None
     """Class number of every row of the file; None without classes."""
     weights: NDArray[np.float32] | None
-    """Weight of every row of the file; None where all are alike."""
+    """Weight of every row of the file; None if all are equal."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Counts for the record of the run."""
 
     def counts(self, classes: int) -> NDArray[np.int64]:
         """Rows to learn from, by class; all in one without classes."""
@@ -52,13 +48,6 @@ class LearnedRows:
 
 
 def learned_rows(rows: MappedRows, task: TrainingTask, options: TrainingOptions) -> LearnedRows:
-    """Rows of a dataset, their labels checked.
-
-    Raises
-    ------
-    ValidationRefused
-        If labels are missing, or are none of the classes; with counts.
-    """
     classes = task.source.classes if task.source.task == "classification" else ()
     numbers = _class_numbers(rows, task.target, classes)
     is_stop = _stops(rows, options.stop_share)
@@ -77,33 +66,27 @@ def learned_rows(rows: MappedRows, task: TrainingTask, options: TrainingOptions)
         }
     weights = np.ones(len(rows), np.float32)
     weights[weak] *= options.weak_weight
-    for one in options.slice_weights:
-        mask = _in_slice(rows, one)
-        weights[mask] *= one.weight
-        said = ", ".join(f"{name} = {value!r}" for name, value in one.where.items())
-        facts.setdefault("slices", {})[said] = int(mask[learned].sum())
+    for part in options.slice_weights:
+        mask = _in_slice(rows, part)
+        weights[mask] *= part.weight
+        title = ", ".join(f"{name} = {value!r}" for name, value in part.where.items())
+        facts.setdefault("slices", {})[title] = int(mask[learned].sum())
     is_even = bool((weights == 1).all())
     return LearnedRows(rows, learned, np.flatnonzero(is_stop), numbers, None if is_even else weights, facts)
 
 
 def check_rows(learned: Sequence[LearnedRows], classes: Sequence[int | str], min_rows: int) -> list[str]:
-    """Warnings about the rows of a run.
-
-    Raises
-    ------
-    ValidationRefused
-        If they are too few, or all of one class.
-    """
-    rows = sum(len(one.places) for one in learned)
+    """Warnings; ``ValidationRefused`` if rows are too few or of one class."""
+    rows = sum(len(chosen.places) for chosen in learned)
     if rows < max(min_rows, 1):
-        datasets = ", ".join(one.rows.id for one in learned) or "no dataset"
+        datasets = ", ".join(chosen.rows.id for chosen in learned) or "no dataset"
         raise ValidationRefused(
             f"{rows} rows to learn from in {datasets}: retrain.min_rows = {max(min_rows, 1)} expected; label "
             "more records, or name a dataset as retrain.replay"
         )
     if not classes:
         return []
-    counts = sum((one.counts(len(classes)) for one in learned), start=np.zeros(len(classes), np.int64))
+    counts = sum((chosen.counts(len(classes)) for chosen in learned), start=np.zeros(len(classes), np.int64))
     there = np.flatnonzero(counts)
     if len(there) == 1 and len(classes) > 1:
         raise ValidationRefused(
@@ -123,15 +106,7 @@ def check_rows(learned: Sequence[LearnedRows], classes: Sequence[int | str], min
 
 
 def balanced_weights(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights by class that make all classes weigh alike.
-
-    Rows weigh one in the mean.
-
-    Examples
-    --------
-    >>> balanced_weights(np.array([30.0, 10.0, 0.0])).round(3).tolist()
-    [0.667, 2.0, 1.0]
-    """
+    """Classes weigh the same in total; rows weigh one in the mean."""
     there = counts > 0
     weights = np.ones(len(counts))
     weights[there] = counts.sum() / (there.sum() * counts[there])
@@ -139,13 +114,7 @@ def balanced_weights(counts: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def named_weights(given: Mapping[str, float], classes: Sequence[int | str]) -> NDArray[np.float64]:
-    """Weight by class of named ones; 1 of others.
-
-    Raises
-    ------
-    ConfigError
-        If a name is no class.
-    """
+    """Classes without a name weigh 1."""
     weights = np.ones(len(classes))
     for name, number in zip(given, class_numbers(list(given), classes).tolist(), strict=True):
         if number < 0:
@@ -197,7 +166,7 @@ def _names(classes: Sequence[int | str]) -> str:
 
 
 def _stops(rows: MappedRows, share: float) -> NDArray[np.bool_]:
-    """Mask of the rows to stop by: all rows of an entity are on one side, whatever the seed."""
+    """All rows of an entity are on one side, whatever the seed."""
     if not share:
         return np.zeros(len(rows), np.bool_)
     dataset = rows.id.partition("@")[0]
@@ -211,7 +180,7 @@ def _stops(rows: MappedRows, share: float) -> NDArray[np.bool_]:
 
 
 def _units(rows: MappedRows) -> NDArray[np.uint64]:
-    """Hash of the entity of each row, of its id without one."""
+    """Hash of each row's entity, or id if none."""
     ids = hashes_of(rows, "id")
     if "entity" not in rows.columns:
         return ids
@@ -220,26 +189,85 @@ def _units(rows: MappedRows) -> NDArray[np.uint64]:
 
 
 def hashes_of(rows: MappedRows, name: str) -> NDArray[np.uint64]:
-    """Hash of a column's value in each row; 0 of nulls."""
+    """0 for nulls."""
     found = [row_hashes(chunk, name) for chunk in rows.table.column(name).chunks]
     return np.concatenate([np.empty(0, np.uint64), *found])
 
 
 def _label_sources(rows: MappedRows) -> NDArray[np.bool_] | None:
-    """Mask of weak labels; None where the file does not say who labelled."""
+    """Mask of weak labels; None if the file lacks sources."""
     if LABEL_SOURCE not in rows.table.schema.names:
         return None
     column = rows.table.column(LABEL_SOURCE)
     return np.asarray(pc.fill_null(pc.starts_with(column, PREFIX), False).to_numpy(), np.bool_)
 
 
-def _in_slice(rows: MappedRows, one: SliceWeight) -> NDArray[np.bool_]:
-    names = [f"attrs.{name}" for name in one.where if f"attrs.{name}" in rows.columns]
+def _in_slice(rows: MappedRows, part: SliceWeight) -> NDArray[np.bool_]:
+    names = [f"attrs.{name}" for name in part.where if f"attrs.{name}" in rows.columns]
     found, start = np.zeros(len(rows), np.bool_), 0
-    if len(names) < len(one.where):
+    if len(names) < len(part.where):
         return found
     for chunk in rows.table.select(names).to_batches():
-        places, _ = rows_where(Batch.from_arrow(chunk, model="rows"), one.where)
+        places, _ = rows_where(Batch.from_arrow(chunk, model="rows"), part.where)
         found[start + places] = True
         start += chunk.num_rows
     return found
+
+
+# ---- rows that judge ------------------------------------------------------------------------------------
+
+
+def held_out_among(learned: Sequence[MappedRows], judging: Sequence[MappedRows]) -> list[str]:
+    """Counts of learned rows whose entity judges, or that judge themselves.
+
+    Rows are the same if id and inputs are equal: imported tables may count from zero.
+    """
+    found = []
+    for rows in learned:
+        for judge in judging:
+            if not len(rows) or not len(judge):
+                continue
+            shared = _of_entities(rows, judge)
+            same = _same_rows(rows, judge)
+            for mask, what in ((shared, "whose entity is"), (same & ~shared, "that are")):
+                if count := int(mask.sum()):
+                    first = rows.take(np.flatnonzero(mask)[:1])["id"][0]
+                    found.append(
+                        f"{count} of {len(rows)} rows of {rows.id} {what} in {judge.id} (first id {first})"
+                    )
+    return found
+
+
+def _of_entities(rows: MappedRows, judge: MappedRows) -> NDArray[np.bool_]:
+    if "entity" not in rows.columns or "entity" not in judge.columns:
+        return np.zeros(len(rows), np.bool_)
+    mine, theirs = hashes_of(rows, "entity"), hashes_of(judge, "entity")
+    shared: NDArray[np.bool_] = np.isin(mine, theirs[theirs != 0]) & (mine != 0)
+    return shared
+
+
+def _same_rows(rows: MappedRows, judge: MappedRows) -> NDArray[np.bool_]:
+    mine, theirs = hashes_of(rows, "id"), hashes_of(judge, "id")
+    both = np.intersect1d(mine, theirs)
+    found = np.zeros(len(rows), np.bool_)
+    if not len(both):
+        return found
+    names = sorted(name for name in rows.columns if name.startswith("inputs.") and name in judge.columns)
+    place, other = (np.flatnonzero(np.isin(hashes, both)) for hashes in (mine, theirs))
+    pairs = _pairs(rows, place, mine, names), _pairs(judge, other, theirs, names)
+    found[place] = np.isin(pairs[0], pairs[1])
+    return found
+
+
+def _pairs(
+    rows: MappedRows, places: NDArray[np.int64], ids: NDArray[np.uint64], names: Sequence[str]
+) -> NDArray[np.uint64]:
+    whole = []
+    for start in range(0, len(places), 4096):
+        some = places[start : start + 4096]
+        table: pa.Table = rows.gather(some)
+        total = ids[some].copy()
+        for name in names:
+            total += row_hashes(table.column(name).combine_chunks(), name)
+        whole.append(total)
+    return np.concatenate([np.empty(0, np.uint64), *whole])

@@ -1,13 +1,8 @@
-"""Training loop: any learner, over streamed rows, resumed in mid-epoch.
+"""Training loop: any learner, over streamed rows, resumable within an epoch.
 
-Adam, with its rate falling to zero as a half cosine, so that the last steps do not leave the module at a
-random point. All luck (order, dropout, augmentation) is drawn from seed and number of the epoch or step
-alone: generators are set anew for each step, so that a checkpoint needs no state of theirs.
-
-References
-----------
-Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI 2018; here the
-weights of every step are averaged, while the rate still falls.
+Adam with a half-cosine rate. All random numbers derive from seed and number of the epoch or step alone, so a
+checkpoint stores no generator. Averaging: Izmailov et al., "Averaging Weights Leads to Wider Optima and
+Better Generalization", UAI 2018; here while the rate still falls.
 """
 
 import logging
@@ -34,9 +29,8 @@ from .trainer import MeanLearner, ModelLearner, Progress, Report, StepExamples
 
 log = logging.getLogger(__name__)
 Augment = Callable[[StepExamples, torch.Generator], StepExamples]
-"""StepExamples of a step, on the CPU, and a generator to examples of the same shapes."""
+"""Examples of a step, on the CPU, and a generator to examples of the same shapes."""
 REPORT_S = 1.0
-"""Least time between two reports."""
 _LOSSES = 64
 """Losses that are read from the device at once."""
 _MASK = 2**64 - 1
@@ -44,11 +38,10 @@ _MASK = 2**64 - 1
 
 @dataclass(slots=True)
 class _State:
-    """Place of a run; all of it stands in a checkpoint."""
+    """Position of a run, as stored in a checkpoint."""
 
     epoch: int = 1
     step: int = 0
-    """Steps done in this epoch."""
     total: float = 0.0
     """Sum of this epoch's losses over its rows."""
     rows: int = 0
@@ -59,24 +52,11 @@ class _State:
     stop_losses: list[float] = field(default_factory=list)
     best_epoch: int = 0
     resumed: int = 0
-    """Times that the run went on from a checkpoint."""
+    """Times that the run continued from a checkpoint."""
 
 
 class TrainingLoop:
-    """Run of a learner over its rows.
-
-    A batch of a single row, which batch normalisation cannot take, joins the batch before; where there is no
-    other, layers normalise by what they have seen.
-
-    Parameters
-    ----------
-    stop
-        Numbers of rows by whose loss the best epoch is chosen; none of them is learned.
-    checkpoints
-        Where the run is kept each ``options.checkpoint_s`` seconds; None for nowhere.
-    clock
-        Seconds, of checkpoints and reports.
-    """
+    """A single-row batch joins the previous one, as batch normalisation needs two."""
 
     def __init__(
         self,
@@ -111,17 +91,10 @@ class TrainingLoop:
         self._augmenting = torch.Generator()
 
     def run(self) -> dict[str, Any]:
-        """Train the learner's module; facts of the run.
-
-        Raises
-        ------
-        TrainingFailed
-            If a loss or a weight is no finite number; the message names the step.
-        """
         self._restore()
         self._began = self._saved = self._clock()
         self._done = 0
-        self._told = -math.inf
+        self._reported = -math.inf
         with torch.random.fork_rng(devices=_cuda_devices(self._learner.module)):
             self._generators = _generators(self._learner.module)
             step_losses = self._ranks.wrapped(self._learner)
@@ -131,7 +104,7 @@ class TrainingLoop:
                 self._epoch(step_losses)
             self._keep_best()
         self._check_weights()
-        self._tell(force=True)
+        self._report_progress(force=True)
         at = self._at
         facts: dict[str, Any] = {"epochs": len(at.losses), "steps": self._step_number, "losses": at.losses}
         if len(self._stop):
@@ -190,21 +163,19 @@ class TrainingLoop:
         self._done += 1
         now = self._clock()
         is_due = self._checkpoints is not None and now - self._saved >= self._options.checkpoint_s
-        is_told = now - self._told >= REPORT_S
-        if is_due or is_told or len(self._pending) >= _LOSSES:
+        is_reporting = now - self._reported >= REPORT_S
+        if is_due or is_reporting or len(self._pending) >= _LOSSES:
             self._read_losses()
         if is_due:
             self._save()
-        if is_told:
-            self._tell()
+        if is_reporting:
+            self._report_progress()
 
     @property
     def _step_number(self) -> int:
-        """Steps done, over all epochs."""
         return (self._at.epoch - 1) * len(self._ends) + self._at.step
 
     def _read_losses(self) -> None:
-        """Add up the losses that are still on the device."""
         if not self._pending:
             return
         values = torch.stack([loss for loss, _ in self._pending]).tolist()
@@ -219,10 +190,10 @@ class TrainingLoop:
             self._at.rows += rows
         self._pending.clear()
 
-    def _tell(self, *, force: bool = False) -> None:
-        """Report progress; what it raises ends the run, which goes on from here."""
+    def _report_progress(self, *, force: bool = False) -> None:
+        """An exception of the receiver ends the run, after a checkpoint."""
         now, at = self._clock(), self._at
-        self._told = now
+        self._reported = now
         if self._ranks.rank:
             return
         is_between = not at.rows and at.losses
@@ -232,9 +203,9 @@ class TrainingLoop:
         rows_s = self._done * self._order.rows / len(self._ends) / elapsed
         eta_s = left * elapsed / max(1, self._done)
         epoch = min(at.epoch, self._options.epochs) if not force else len(at.losses)
-        told = Progress(epoch, self._options.epochs, self._step_number, self._steps, loss, rows_s, eta_s)
+        progress = Progress(epoch, self._options.epochs, self._step_number, self._steps, loss, rows_s, eta_s)
         try:
-            self._report(told)
+            self._report(progress)
         except BaseException:
             if not force and self._checkpoints is not None:
                 self._save()
@@ -243,7 +214,6 @@ class TrainingLoop:
     # ---- stopping early ---------------------------------------------------------------------------------
 
     def _judge(self) -> None:
-        """Keep this epoch's weights where they are the best so far."""
         loss = self._stop_loss()
         at = self._at
         at.stop_losses.append(loss)
@@ -256,7 +226,7 @@ class TrainingLoop:
         return bool(len(self._stop)) and len(at.stop_losses) - at.best_epoch >= self._options.stop_patience
 
     def _keep_best(self) -> None:
-        """Give the module the mean of the last steps, or the best epoch's weights if they are better."""
+        """The module gets the mean of the last steps, or the best epoch's weights if better."""
         if self._at.averaged:
             with torch.no_grad():
                 for parameter, total in zip(self._trained.values(), self._mean, strict=True):
@@ -270,7 +240,7 @@ class TrainingLoop:
                     tensor.copy_(self._best[name])
 
     def _stop_loss(self) -> float:
-        """Mean loss on the rows to stop by, of a module that evaluates."""
+        """Mean loss on the early-stopping rows, in evaluation mode."""
         training = [part for part in self._learner.module.modules() if part.training]
         self._learner.module.eval()
         total = 0.0
@@ -294,7 +264,6 @@ class TrainingLoop:
     # ---- checkpoints ------------------------------------------------------------------------------------
 
     def _changing(self) -> dict[str, torch.Tensor]:
-        """Tensors that training changes."""
         return self._trained | dict(self._learner.module.named_buffers())
 
     def _save(self) -> None:
@@ -343,7 +312,7 @@ class TrainingLoop:
 
 @contextmanager
 def _stored_statistics(layers: Sequence[torch.nn.Module]) -> Iterator[None]:
-    """Let layers normalise by what they have seen: one row has no variance."""
+    """Layers normalise by running statistics: one row has no variance."""
     changed = [layer for layer in layers if layer.training]
     for layer in changed:
         layer.eval()
@@ -361,7 +330,6 @@ def _mixed(seed: int, number: int, purpose: int) -> int:
 
 
 def _generators(module: torch.nn.Module) -> list[torch.Generator]:
-    """Generators of the devices on which a module runs."""
     return [torch.default_generator, *(torch.cuda.default_generators[at] for at in _cuda_devices(module))]
 
 
@@ -371,7 +339,7 @@ def _cuda_devices(module: torch.nn.Module) -> list[int]:
 
 
 def mean_one(weights: NDArray[np.float32], order: EpochOrder) -> NDArray[np.float32]:
-    """Weights that are one in the mean over an epoch."""
+    """Scaled to mean one over an epoch."""
     total = float(weights[order.fresh].sum())
     sizes = np.bincount(order.strata, minlength=len(order.drawn))
     sums = np.bincount(order.strata, weights=weights[order.old], minlength=len(order.drawn))

@@ -1,4 +1,4 @@
-"""LoRA of a classifier or regression: the base stays, an adapter learns."""
+"""LoRA of a classifier or regression over a frozen base."""
 
 import dataclasses
 from pathlib import Path
@@ -17,12 +17,10 @@ from .answering import AnswerLearner, check_task, load_runner, note_of
 from .trainer import TrainedModel, TrainingTask
 
 FOLDER = "adapter"
-"""Below a task's work: the files of the trained adapter."""
+"""Folder of the trained adapter in a task's work folder."""
 
 
 class LoraLearner(AnswerLearner):
-    """Adapter over a frozen base, run by the base's own Runner."""
-
     def __init__(
         self,
         runner: Runner,
@@ -37,19 +35,11 @@ class LoraLearner(AnswerLearner):
         self._low, self._weights = low, weights
 
     def trained(self, work: Path, /) -> TrainedModel:
-        """Files of the adapter; the base's weights stay the champion's."""
         files = self._low.write(work / FOLDER, base=self._source.reference)
         return TrainedModel(self._source, weights=self._weights, files=files, note=self._note)
 
 
 def lora_learner(task: TrainingTask) -> LoraLearner:
-    """Learner of the champion's adapter, or of a new one.
-
-    Raises
-    ------
-    ConfigError
-        If the adapter is no LoRA, a layer is not there, or PEFT is not installed.
-    """
     check_task(task)
     runner = load_base(task)
     low = adapter_of(task, runner.module)
@@ -74,19 +64,16 @@ def load_base(task: TrainingTask) -> Runner:
 
 
 def adapter_of(task: TrainingTask, module: torch.nn.Module) -> AdapterModule:
-    """Champion's adapter laid over its base, else a new one."""
     if _is_continued(task):
         return AdapterModule.continued(module, adapter_folder(task))
     return AdapterModule.new(module, new_adapter(task), seed=task.seed)
 
 
 def adapter_note(task: TrainingTask) -> str:
-    """Words for the version."""
     return note_of(task, "adapter continued from" if _is_continued(task) else "new adapter over")
 
 
 def new_adapter(task: TrainingTask) -> NewAdapter:
-    """Shape by the settings ``[models.*.retrain.lora]``."""
     given = task.options.get("lora") or {}
     known = {field.name for field in dataclasses.fields(NewAdapter)}
     named = {name: value for name, value in given.items() if name in known and value is not None}
@@ -96,7 +83,6 @@ def new_adapter(task: TrainingTask) -> NewAdapter:
 
 
 def adapter_folder(task: TrainingTask) -> Path:
-    """Folder of the champion's adapter."""
     return (task.base / (task.source.adapter or "")).resolve()
 
 
@@ -107,5 +93,5 @@ def adapted_source(source: Source) -> Source:
 
 
 def _is_continued(task: TrainingTask) -> bool:
-    """True where the champion's adapter goes on; a training from scratch begins a new one."""
+    """A training from scratch begins a new adapter."""
     return task.champion is not None and task.source.adapter is not None

@@ -1,4 +1,4 @@
-"""Method by which a version is trained here, and reasons against any. Without torch."""
+"""Method by which a version is trained here, or reasons against any. Without torch."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -12,17 +12,7 @@ _ELSEWHERE = "name your own code as retrain.trainer, or train it elsewhere with 
 
 
 def method_of(source: Source, options: Mapping[str, Any]) -> Method:
-    """Method of a source, by its kind and the settings ``[models.*.retrain]``.
-
-    Examples
-    --------
-    >>> method_of(Source("hf", "base", inputs=("text",)), {})
-    'full'
-    >>> method_of(Source("hf", "base", adapter="tone"), {})
-    'lora'
-    >>> method_of(Source("function", "rules.py:predict"), {"trainer": "train.py:fine_tune"})
-    'user'
-    """
+    """By kind of the source and the settings ``[models.*.retrain]``."""
     if options.get("trainer") not in (None, "here", "external"):
         return "user"
     if options.get("method") == "distill":
@@ -35,13 +25,7 @@ def method_of(source: Source, options: Mapping[str, Any]) -> Method:
 
 
 def why_untrained(source: Source | None, options: Mapping[str, Any]) -> str:
-    """Reason against training a version here; empty for none.
-
-    Examples
-    --------
-    >>> why_untrained(Source("endpoint", "http://there"), {})[:64]
-    'a torch module or a Hugging Face folder expected, got endpoint: '
-    """
+    """Empty if the version can be trained here."""
     if options.get("trainer") == "external":
         return "retrain.trainer is 'external': whoever answers retrain.requested trains it"
     if source is None:

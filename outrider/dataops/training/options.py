@@ -1,5 +1,3 @@
-"""Options of a training run, from a task's JSON values."""
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Self
@@ -9,8 +7,6 @@ Rehearsal = Literal["stratified", "balanced", "uniform"]
 
 @dataclass(frozen=True, slots=True)
 class SliceWeight:
-    """Weight of the rows whose attributes have some values."""
-
     where: Mapping[str, Any]
     weight: float
 
@@ -35,17 +31,11 @@ class TrainingOptions:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Options among a task's, others left aside.
-
-        Raises
-        ------
-        ValueError
-            If one is out of its range.
-        """
+        """Unknown options are ignored."""
         known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
         if "slice_weights" in known:
             known["slice_weights"] = [
-                SliceWeight(one["where"], float(one["weight"])) for one in known["slice_weights"]
+                SliceWeight(entry["where"], float(entry["weight"])) for entry in known["slice_weights"]
             ]
         found = cls(**known)
         if found.epochs < 1 or found.batch_rows < 1:

@@ -1,6 +1,6 @@
 """Order of an epoch: fresh rows and newly drawn old ones.
 
-A function of seed and number of the epoch alone, so that any place of a training is found again.
+A function of seed and number of the epoch alone, so that any position of a training can be resumed.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,7 @@ _SHUFFLE, _DRAW = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class EpochOrder:
-    """Order of the rows of each epoch.
-
-    Attributes
-    ----------
-    fresh, old
-        Places of the rows; each epoch sees all fresh ones.
-    strata
-        Stratum of each old row, and how many of each an epoch sees; see :func:`quotas`.
-    """
+    """Epochs see all ``fresh`` rows and ``drawn`` of each stratum of ``old``."""
 
     fresh: Places
     old: Places
@@ -35,11 +27,9 @@ class EpochOrder:
 
     @property
     def rows(self) -> int:
-        """Rows that an epoch sees."""
         return len(self.fresh) + sum(self.drawn)
 
     def epoch(self, number: int) -> Places:
-        """Fresh rows and the epoch's old ones, in random order."""
         rows = np.concatenate([self.fresh, self._draw(number)])
         return rows[np.argsort(_numbers(self.seed, number, _SHUFFLE, len(rows)), kind="stable")]
 
@@ -55,19 +45,9 @@ class EpochOrder:
 
 
 def quotas(sizes: NDArray[np.int64], wanted: int, rehearsal: Rehearsal) -> list[int]:
-    """Rows to draw from each stratum, ``wanted`` in all.
+    """Rows to draw from each stratum, ``wanted`` in all if possible.
 
-    All rows where there are fewer.
-
-    ``stratified`` draws of each its share, and of none fewer than one row while there is room for that;
-    ``balanced`` draws as many of each, as far as they go.
-
-    Examples
-    --------
-    >>> quotas(np.array([900, 95, 5, 0]), 20, "stratified")
-    [18, 1, 1, 0]
-    >>> quotas(np.array([900, 95, 5, 0]), 20, "balanced")
-    [8, 7, 5, 0]
+    ``stratified`` draws in proportion, at least one each if possible; ``balanced`` the same number of each.
     """
     wanted = min(wanted, int(sizes.sum()))
     if rehearsal == "stratified" and wanted:
@@ -79,26 +59,18 @@ def quotas(sizes: NDArray[np.int64], wanted: int, rehearsal: Rehearsal) -> list[
             found[np.argmax(np.where(found > 1, found - share, -np.inf))] -= 1
         while found.sum() < wanted:
             found[np.argmax(np.where(found < sizes, share - found, -np.inf))] += 1
-        return [int(each) for each in found]
+        return [int(count) for count in found]
     low, high = 0, int(sizes.max(initial=0))
     while low < high:  # the most that each may give without more than is wanted
         level = (low + high + 1) // 2
         low, high = (level, high) if np.minimum(sizes, level).sum() <= wanted else (low, level - 1)
     found = np.minimum(sizes, low)
     found[np.flatnonzero(found < sizes)[: wanted - int(found.sum())]] += 1
-    return [int(each) for each in found]
+    return [int(count) for count in found]
 
 
 def step_ends(rows: int, batch_rows: int, *, joins_single: bool) -> list[int]:
-    """Ends of an epoch's steps.
-
-    With ``joins_single`` one row that is left over joins the step before.
-
-    Examples
-    --------
-    >>> step_ends(9, 4, joins_single=False), step_ends(9, 4, joins_single=True)
-    ([4, 8, 9], [4, 9])
-    """
+    """With ``joins_single`` a single last row joins the previous step."""
     ends = [*range(batch_rows, rows, batch_rows), rows]
     if joins_single and len(ends) > 1 and rows - ends[-2] == 1 < batch_rows:
         del ends[-2]
@@ -106,6 +78,6 @@ def step_ends(rows: int, batch_rows: int, *, joins_single: bool) -> list[int]:
 
 
 def _numbers(seed: int, epoch: int, purpose: int, count: int) -> NDArray[np.uint64]:
-    """Numbers of a counter-based generator, the same in every release of numpy."""
+    """Counter-based, so equal in every release of numpy."""
     key = np.array([seed, 4 * epoch + purpose], np.uint64)
     return np.random.Philox(key=key).random_raw(count)

@@ -14,14 +14,12 @@ from .trainer import ModelLearner, StepExamples
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Process among several that share the rows of each step."""
-
     rank: int = 0
     ranks: int = 1
 
     @classmethod
     def of_environment(cls) -> "Ranks":
-        """Ranks that ``torchrun`` names, joined; one alone without."""
+        """Joins the group of ``torchrun``, if any."""
         if "TORCHELASTIC_RUN_ID" not in os.environ:  # WORLD_SIZE alone may be that of somebody else's job
             return cls()
         if not dist.is_initialized():
@@ -29,10 +27,7 @@ class Ranks:
         return cls(dist.get_rank(), dist.get_world_size())
 
     def share(self, order: Places, ends: Sequence[int]) -> tuple[Places, Sequence[int]]:
-        """Rows of this rank, step by step.
-
-        Where a step has too few for all ranks, the last one again.
-        """
+        """Rows of this rank. Steps with too few rows repeat the last one."""
         if self.ranks == 1:
             return order, ends
         steps = [
@@ -42,10 +37,7 @@ class Ranks:
         return np.concatenate(steps), np.cumsum([len(rows) for rows in steps]).tolist()
 
     def mean(self, losses: torch.Tensor, rows: int) -> torch.Tensor:
-        """Share of this rank in the mean of a step.
-
-        The gradients of all ranks are averaged.
-        """
+        """Share of this rank in a step's mean, as gradients are averaged."""
         if self.ranks == 1:
             return losses.mean()
         if self.rank >= rows:  # its row is another rank's
@@ -59,17 +51,16 @@ class Ranks:
         return torch.nn.parallel.DistributedDataParallel(_Losses(learner))
 
     def agreed(self, value: float) -> float:
-        """The first rank's value, on all of them."""
         if self.ranks == 1:
             return value
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        told = torch.tensor([value], dtype=torch.float64, device=device)
-        dist.broadcast(told, 0)
-        return float(told[0])
+        shared = torch.tensor([value], dtype=torch.float64, device=device)
+        dist.broadcast(shared, 0)
+        return float(shared[0])
 
 
 class _Losses(torch.nn.Module):
-    """A learner's losses as a module, which torch's averaging of gradients wraps."""
+    """Module for DistributedDataParallel, which averages gradients."""
 
     def __init__(self, learner: ModelLearner) -> None:
         super().__init__()

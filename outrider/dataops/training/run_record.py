@@ -4,12 +4,11 @@ import hashlib
 import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
-from outrider.dataops.loaders.mapped_rows import MappedRows
-from outrider.dataops.model_kinds.source import Kind
+from outrider.dataops.model_kinds.source import Kind, Source
 
-from .code_digests import file_digests
 from .trainer import TrainedModel, TrainingTask
 
 _EVERYWHERE = ("outrider", "torch", "numpy", "safetensors")
@@ -20,7 +19,6 @@ _OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 
 
 def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
-    """Facts that the weights of a run depend on, as JSON values."""
     return {
         "settings": dict(task.options),
         "seed": task.seed,
@@ -30,7 +28,7 @@ def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
         "champion_digest": None if task.weights is None else hashlib.sha256(task.weights).hexdigest(),
         "code": file_digests(task.source, task.options, task.base),
         "datasets": {
-            name: None if rows is None else _told(rows)
+            name: None if rows is None else {"id": rows.id, "digest": rows.digest, "rows": len(rows)}
             for name, rows in (("fresh", task.fresh), ("replay", task.replay))
         },
         "environment": environment(task.source.kind),
@@ -40,7 +38,6 @@ def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
 
 
 def environment(kind: Kind) -> dict[str, str]:
-    """Versions of all that computes."""
     found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for name in (*_EVERYWHERE, *_OF_KIND.get(kind, ())):
         try:
@@ -50,11 +47,34 @@ def environment(kind: Kind) -> dict[str, str]:
     return found
 
 
-def digest_of(made: TrainedModel) -> str:
-    """SHA-256 of a trained model.
+def file_digests(source: Source, options: Mapping[str, Any], base: Path) -> dict[str, str]:
+    """SHA-256 of user files by name; folders by sizes and times."""
+    found: dict[str, str] = {}
+    named = [source.reference, source.adapter]
+    named += [options.get(name) for name in ("augment", "trainer", "architecture")]
+    for reference in named:
+        if not isinstance(reference, str) or "://" in reference:
+            continue
+        name = reference.partition(":")[0]
+        if Path(name).is_absolute():  # a kept folder, whose digest its source names
+            continue
+        path = base / name
+        if path.is_file():
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        elif path.is_dir():
+            found[name] = _folder_digest(path)
+    return found
 
-    Of its weights, and of the names and contents of its files.
-    """
+
+def _folder_digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        status = path.stat()
+        digest.update(f"{path.relative_to(folder)} {status.st_size} {status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def digest_of(made: TrainedModel) -> str:
     if made.weights is not None and not made.files:
         return hashlib.sha256(made.weights).hexdigest()
     whole = hashlib.sha256()
@@ -66,27 +86,17 @@ def digest_of(made: TrainedModel) -> str:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Differences between two records, such as ``torch 2.12.0 -> 2.13.0``.
-
-    Examples
-    --------
-    >>> changes({"device": "cpu", "code": {"model.py": "ab"}}, {"device": "cuda", "code": {"model.py": "cd"}})
-    ['model.py ab -> cd', 'device cpu -> cuda']
-    """
+    """Differences between two records, such as ``torch 2.12.0 -> 2.13.0``."""
     found: list[tuple[str, Any, Any]] = []
     for group in ("environment", "code", "settings", "datasets"):
         old, new = before.get(group) or {}, after.get(group) or {}
         found += [(name, old.get(name), new.get(name)) for name in dict.fromkeys([*old, *new])]
     names = ("champion_digest", "source", "target", "device", "threads", "seed")
     found += [(name, before.get(name), after.get(name)) for name in names]
-    return [f"{name} {_said(old)} -> {_said(new)}" for name, old, new in found if old != new]
+    return [f"{name} {_brief(old)} -> {_brief(new)}" for name, old, new in found if old != new]
 
 
-def _told(rows: MappedRows) -> dict[str, Any]:
-    return {"id": rows.id, "digest": rows.digest, "rows": len(rows)}
-
-
-def _said(value: Any) -> str:
+def _brief(value: Any) -> str:
     if isinstance(value, dict):
         return f"{value.get('id')} ({str(value.get('digest'))[:12]})"
     text = "none" if value is None else str(value)

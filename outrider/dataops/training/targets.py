@@ -17,19 +17,7 @@ LABEL = "label"
 
 
 def targets_of(rows: Batch, target: str, classes: Sequence[int | str] = ()) -> torch.Tensor:
-    """Class numbers (int64, shape (rows,)), or values (float32) without classes.
-
-    Raises
-    ------
-    ValidationRefused
-        Naming field and record of the first label that cannot be learned.
-
-    Examples
-    --------
-    >>> rows = Batch.from_columns({"id": ["a", "b"], "label.tone": ["good", "bad"]}, model="m")
-    >>> targets_of(rows, "tone", ["bad", "good"])
-    tensor([1, 0])
-    """
+    """Class numbers (int64, shape (rows,)), or values (float32) without classes."""
     name = label_column(rows, target)
     labels = rows.arrow(name)
     if classes:
@@ -48,13 +36,6 @@ def targets_of(rows: Batch, target: str, classes: Sequence[int | str] = ()) -> t
 
 
 def label_column(rows: Batch, target: str) -> str:
-    """Full name of the label's column.
-
-    Raises
-    ------
-    ValidationRefused
-        If there is none.
-    """
     name = f"label.{target}"
     if not rows.has(name):
         raise ValidationRefused(
@@ -64,7 +45,7 @@ def label_column(rows: Batch, target: str) -> str:
 
 
 def row_losses(out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-    """Cross entropy of classes, mean squared error of values; shape (rows,)."""
+    """Cross entropy of classes, mean squared error of values. Shape (rows,)."""
     if targets.dtype == torch.int64:
         return torch.nn.functional.cross_entropy(out, targets, reduction="none")
     errors = torch.nn.functional.mse_loss(out.reshape(targets.shape), targets, reduction="none")
@@ -72,7 +53,6 @@ def row_losses(out: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 def _refuse(rows: Batch, name: str, bad: NDArray[np.bool_], expected: str) -> None:
-    """Raise for the first label that is bad, with their number."""
     if not bad.any():
         return
     row = int(bad.argmax())

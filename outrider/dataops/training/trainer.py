@@ -1,4 +1,4 @@
-"""Contract of training: task, trainer, learner and trained model."""
+"""Contract of training: task, learner and trained model."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,16 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Place of a running training."""
-
     epoch: int
-    """From 1."""
     epochs: int
     step: int
     """Steps done, over all epochs."""
     steps: int
     loss: float
-    """Mean of the epoch so far."""
     rows_s: float
     """Training rows a second since this process began."""
     eta_s: float
@@ -33,15 +29,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class TrainingTask:
-    """Inputs of a training run, and its folder of checkpoints."""
-
     model: str
     champion: str | None
     """``model@version`` to start from; None for fresh weights."""
     source: Source
-    """Of the champion, or of the model where there is none; its kept folders are opened on this disk."""
+    """Of the champion, else of the model; its kept folders are opened on this disk."""
     weights: bytes | None
-    """The champion's own; None for those of its folder, and for fresh ones."""
+    """The champion's; None for those of its folder, and for fresh ones."""
     fresh: MappedRows | None
     """Labelled rows to learn, part ``train``."""
     replay: MappedRows | None
@@ -49,97 +43,67 @@ class TrainingTask:
     target: str
     """Label field that is learned."""
     options: Mapping[str, Any]
-    """Settings of ``[models.*.retrain]`` as JSON values."""
     seed: int
     base: Path
-    """Folder of the configuration, which relative paths of ``source`` and ``options`` are relative to."""
+    """Folder of the configuration, to which paths in ``source`` and ``options`` are relative."""
     work: Path
-    """Folder of checkpoints, which the next attempt of the same job finds again."""
+    """Folder of checkpoints, shared by all attempts of a job."""
     device: str = "cpu"
     judging: tuple[MappedRows, ...] = ()
     """Rows that the gate judges by: none of them may be learned."""
     stored: Source | None = None
-    """``source`` as it is registered, with digests of kept folders; None where it has none."""
+    """``source`` as registered, with digests of kept folders, if any."""
 
     @property
     def registered(self) -> Source:
-        """Source as registered."""
         return self.stored or self.source
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """Trained model without a version yet."""
-
     source: Source
-    """How the version is loaded; what ``files`` holds is added where it is kept."""
+    """Without what ``files`` holds, which is added when kept."""
     weights: bytes | None = None
-    """Safetensors or ONNX; None where ``files`` holds them."""
+    """Safetensors or ONNX; None if ``files`` holds them."""
     files: Mapping[str, Path] = field(default_factory=dict)
     """Files of an adapter, or artefacts of a function, by relative name."""
     note: str = ""
-    """Words for the version, such as ``fine-tuned from 2, 8 epochs``."""
+    """Text for the version, such as ``fine-tuned from 2, 8 epochs``."""
     figures: Mapping[str, Any] = field(default_factory=dict)
     """Facts of the run for its record, as JSON values."""
 
 
 Report = Callable[[Progress], None]
-"""Receiver of progress; it raises where the job is to end."""
-
-
-class Trainer(Protocol):
-    """Maker of a trained version, of one kind."""
-
-    def train(self, task: TrainingTask, report: Report) -> TrainedModel:
-        """Train; equal tasks give equal models on a CPU.
-
-        Wherever earlier attempts were killed.
-
-        Raises
-        ------
-        ValidationRefused
-            If the rows cannot be learned from: said before the first step, with counts.
-        ConfigError
-            If settings or the user's files do not fit.
-        """
+"""Receiver of progress; raises to end the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepExamples:
-    """Encoded rows, on the CPU."""
-
     tensors: "dict[str, torch.Tensor]"
     """Inputs and labels by the learner's own names, each of shape (rows, …)."""
     rows: int
 
     def slice(self, start: int, stop: int) -> "StepExamples":
-        """Rows from ``start`` to before ``stop``."""
         return StepExamples({name: each[start:stop] for name, each in self.tensors.items()}, stop - start)
 
     def take(self, places: "torch.Tensor") -> "StepExamples":
-        """Rows by place."""
         return StepExamples({name: each[places] for name, each in self.tensors.items()}, len(places))
 
 
 class ModelLearner(Protocol):
     """Model that the training loop improves.
 
-    The loop owns order, weights, steps, averaging and checkpoints; the learner knows its model. Everything
-    that training changes is in ``module``: parameters that require a gradient, and buffers. The module comes
-    on its device and in the mode in which it is trained: frozen parts evaluate, the others train.
+    Everything that training changes is in ``module``, which comes on its device and in its training mode:
+    frozen parts evaluate, the others train.
     """
 
     module: "torch.nn.Module"
 
     def encode(self, rows: Batch, /) -> StepExamples:
-        """Encode labelled rows of several steps; ValidationRefused names field and row.
-
-        Each row is encoded as if it were alone, but for padding: the loop cuts steps out of the tensors, and
-        :meth:`losses` trims what no row of the step needs.
-        """
+        """Rows of several steps, each encoded independently but for padding."""
 
     def losses(self, examples: StepExamples, /) -> "torch.Tensor":
-        """Loss of each row, shape (rows,), with gradients, on the module's device."""
+        """Shape (rows,), with gradients, on the module's device."""
 
     def trained(self, work: Path, /) -> TrainedModel:
         """Trained model so far; files are written below ``work``."""
@@ -147,10 +111,7 @@ class ModelLearner(Protocol):
 
 @runtime_checkable
 class MeanLearner(ModelLearner, Protocol):
-    """ModelLearner that computes the mean of its losses in one operation.
-
-    Used where all rows weigh alike.
-    """
+    """Learner with a faster mean, used if all rows weigh the same."""
 
     def mean_loss(self, examples: StepExamples, /) -> "torch.Tensor":
         """Mean of :meth:`ModelLearner.losses`, a scalar."""

@@ -1,62 +1,40 @@
-"""Trainers by method, which `methods` decides."""
+"""Training by the method that `methods` picks."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
 from .answering import AnswerLearner, full_learner
-from .chat_learner import ChatTrainer
+from .chat_learner import train_chat
 from .distilled_learner import distilled_learner
 from .improving import improve
 from .lora_learner import lora_learner
 from .methods import Method, method_of, why_untrained
-from .torch_learner import TorchTrainer, augment_of
-from .trainer import Report, TrainedModel, Trainer, TrainingTask
-from .user_trainer import UserTrainer
+from .torch_learner import augment_of, train_torch
+from .trainer import Report, TrainedModel, TrainingTask
+from .user_trainer import train_by_user
 
-
-class AnswerTrainer:
-    """Trainer of classifiers and regressions by the training loop."""
-
-    def __init__(self, learner_of: Callable[[TrainingTask], AnswerLearner]) -> None:
-        self._learner_of = learner_of
-
-    def train(self, task: TrainingTask, report: Report) -> TrainedModel:
-        """Train the learner of a task, labels checked by its classes."""
-        if task.options.get("augment") and task.source.kind != "torch":
-            raise ConfigError(
-                "retrain.augment: a torch module expected, whose inputs are a tensor; remove it"
-            )
-        learner = self._learner_of(task)
-        source = dataclasses.replace(task.source, classes=learner.classes)
-        own = dataclasses.replace(task, source=source)
-        return improve(learner, own, report, augment=augment_of(task))
-
-
-TRAINERS: Mapping[Method, Callable[[], Trainer]] = {
-    "full": lambda: AnswerTrainer(full_learner),
-    "lora": lambda: AnswerTrainer(lora_learner),
-    "distill": lambda: AnswerTrainer(distilled_learner),
-    "chat": ChatTrainer,
-    "user": UserTrainer,
+_LEARNERS: Mapping[Method, Callable[[TrainingTask], AnswerLearner]] = {
+    "full": full_learner,
+    "lora": lora_learner,
+    "distill": distilled_learner,
 }
-"""Maker of the trainer of each method."""
 
 
-def trainer_of(source: Source, options: Mapping[str, Any]) -> Trainer:
-    """Trainer of a version.
-
-    Raises
-    ------
-    ConfigError
-        If the version is not trained here; with the reason.
-    """
-    if why := why_untrained(source, options):
+def train_version(task: TrainingTask, report: Report) -> TrainedModel:
+    """Equal tasks give equal models on a CPU, whatever attempts were killed."""
+    if why := why_untrained(task.source, task.options):
         raise ConfigError(why)
-    method = method_of(source, options)
-    if method == "full" and source.kind == "torch":
-        return TorchTrainer()
-    return TRAINERS[method]()
+    method = method_of(task.source, task.options)
+    if method == "user":
+        return train_by_user(task, report)
+    if method == "chat":
+        return train_chat(task, report)
+    if method == "full" and task.source.kind == "torch":
+        return train_torch(task, report)
+    if task.options.get("augment") and task.source.kind != "torch":
+        raise ConfigError("retrain.augment: a torch module expected, whose inputs are a tensor; remove it")
+    learner = _LEARNERS[method](task)
+    source = dataclasses.replace(task.source, classes=learner.classes)
+    return improve(learner, dataclasses.replace(task, source=source), report, augment=augment_of(task))

@@ -1,8 +1,7 @@
 """Training by a user's function: ``train.py:fine_tune(champion, dataset, seed)``.
 
-It returns a fitted scikit-learn estimator or an ONNX model, kept as ONNX, or files by name, kept as they are:
-then ``load(folder)`` of the same file returns the function that answers. Nothing is pickled here, and no
-pickle is read: what a user's own code writes and reads is the user's.
+Returned estimators and ONNX models are kept as ONNX, files as they are: then ``load(folder)`` of the same
+file returns the predictor. No pickle is written or read here.
 """
 
 import dataclasses
@@ -11,74 +10,163 @@ import json
 import logging
 import random
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
+from outrider.dataops.loaders.mapped_rows import MappedRows
+from outrider.dataops.model_kinds.class_outputs import classes_array
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.payloads.folders import WrongFolder, check_names
 from outrider.errors import ConfigError, OutriderError, TrainingFailed
 from outrider.user_code import load_callable, raised_in
 
-from .learned_rows import check_rows, learned_rows
+from .learned_rows import LearnedRows, balanced_weights, check_rows, learned_rows, named_weights
 from .options import TrainingOptions
 from .trainer import Report, TrainedModel, TrainingTask
-from .user_data import Champion, TrainingRows
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 log = logging.getLogger(__name__)
 LOAD = "load"
-"""Name of the function that makes a predictor of files, beside the one that trains."""
+"""Name of the function that makes a predictor of files."""
+INPUTS = "inputs."
 ARTEFACTS, CHAMPION, ONNX = "artefacts", "champion", "model.onnx"
 TRIED_ROWS = 64
-"""Rows that a trained model is asked about before it is kept."""
+"""Rows that a trained model must answer before it is kept."""
 RETURNS = (
     "a fitted scikit-learn estimator, an ONNX model, or a dictionary of files by name (bytes, arrays, JSON "
     "values or paths) expected"
 )
 
 
-class UserTrainer:
-    """Trainer by the function that ``retrain.trainer`` names."""
+@dataclass(frozen=True, slots=True)
+class Champion:
+    """Version in production, as given to ``fine_tune``."""
 
-    def train(self, task: TrainingTask, report: Report) -> TrainedModel:  # noqa: ARG002 - it has no steps
-        """Call the function, keep its result, and try that on rows.
+    id: str
+    """Such as ``churn@3``."""
+    folder: Path | None
+    """Files that an earlier ``fine_tune`` returned, ``model.onnx`` of an ONNX model, else None."""
+    _load: Callable[[], Predictor]
 
-        Raises
-        ------
-        TrainingFailed
-            If the function raises, with its file and line, or the result has or answers NaN.
-        """
-        reference = str(task.options["trainer"])
-        function = load_callable(reference, task.base)
-        path = (task.base / reference.rpartition(":")[0]).resolve()
-        rows, facts = _rows(task)
-        with _seeded(task.seed):
-            try:
-                returned = function(_champion(task), rows, task.seed)
-            except OutriderError:
-                raise
-            except Exception as error:
-                raise TrainingFailed(raised_in(path, error)) from error
-        made = _kept(returned, task, rows, reference)
-        _try(made, task, rows, path)
-        return dataclasses.replace(made, note=f"trained by {reference}", figures=facts)
+    def predict(self, x: "pd.DataFrame") -> Mapping[str, NDArray[Any]]:
+        """Answers by field, such as ``label`` and ``probs``, to rows of inputs."""
+        return self._load()(Batch.from_pandas(x, model=self.id, inputs=list(x.columns)))
+
+
+class TrainingRows:
+    """Labelled rows, as ``fine_tune`` is given them: checked, weighted, fresh ones first.
+
+    The frames are made when they are first asked for; ``fresh`` and ``replay`` are mapped files, to be read
+    in pieces where they are too large for memory.
+
+    Attributes
+    ----------
+    fresh, replay
+        New rows, and old ones that are rehearsed; None where there are none.
+    weight : shape (rows,)
+        Weight of each row; all old ones together weigh ``replay_ratio`` times the fresh ones at most.
+    target, classes
+        Label field that is learned, and its values.
+    """
+
+    def __init__(
+        self,
+        fresh: LearnedRows | None,
+        replay: LearnedRows | None,
+        *,
+        inputs: Sequence[str],
+        target: str,
+        classes: Sequence[int | str],
+        options: TrainingOptions,
+    ) -> None:
+        self._parts = [part for part in (fresh, replay) if part is not None]
+        self.fresh: MappedRows | None = None if fresh is None else fresh.rows
+        self.replay: MappedRows | None = None if replay is None else replay.rows
+        self.target, self.classes = target, tuple(classes)
+        self.weight = _weights(fresh, replay, self.classes, options)
+        self._inputs = tuple(name.removeprefix(INPUTS) for name in inputs)
+
+    def __len__(self) -> int:
+        return len(self.weight)
+
+    @cached_property
+    def x(self) -> "pd.DataFrame":
+        """Inputs of all rows under their own names."""
+        frame = self._frame
+        names = self._inputs or [n.removeprefix(INPUTS) for n in frame.columns if n.startswith(INPUTS)]
+        found = frame[[f"{INPUTS}{name}" for name in names]]
+        return found.set_axis(list(names), axis=1)
+
+    @cached_property
+    def y(self) -> "pd.Series[Any]":
+        """Label of each row, in the type of the classes."""
+        import pandas as pd
+
+        if not self.classes:
+            return self._frame[f"label.{self.target}"].rename(self.target)
+        numbers = np.concatenate([part.classes for part in self._parts if part.classes is not None])
+        return pd.Series(classes_array(self.classes)[numbers], name=self.target)
+
+    @cached_property
+    def _frame(self) -> "pd.DataFrame":
+        import pandas as pd
+
+        return pd.concat([part.rows.to_pandas() for part in self._parts], ignore_index=True)
+
+
+def _weights(
+    fresh: LearnedRows | None,
+    replay: LearnedRows | None,
+    classes: Sequence[int | str],
+    options: TrainingOptions,
+) -> NDArray[np.float64]:
+    parts = [part for part in (fresh, replay) if part is not None]
+    weights = [
+        np.ones(len(part.rows)) if part.weights is None else part.weights.astype(np.float64) for part in parts
+    ]
+    if fresh is not None and replay is not None:
+        weights[1] *= min(1.0, options.replay_ratio * len(fresh.rows) / len(replay.rows))
+    found = np.concatenate(weights)
+    if not options.class_weights or not classes:
+        return found
+    numbers = np.concatenate([part.classes for part in parts if part.classes is not None])
+    if options.class_weights == "balanced":
+        sums = np.bincount(numbers, found, minlength=len(classes)).astype(np.float64)
+        by_class = balanced_weights(sums)
+    else:
+        by_class = named_weights(options.class_weights, classes)
+    return np.asarray(found * by_class[numbers])
+
+
+def train_by_user(task: TrainingTask, report: Report) -> TrainedModel:  # noqa: ARG001 - it has no steps
+    reference = str(task.options["trainer"])
+    function = load_callable(reference, task.base)
+    path = (task.base / reference.rpartition(":")[0]).resolve()
+    rows, facts = _rows(task)
+    with _seeded(task.seed):
+        try:
+            returned = function(_champion(task), rows, task.seed)
+        except OutriderError:
+            raise
+        except Exception as error:
+            raise TrainingFailed(raised_in(path, error)) from error
+    made = _kept(returned, task, rows, reference)
+    _try(made, task, rows, path)
+    return dataclasses.replace(made, note=f"trained by {reference}", figures=facts)
 
 
 def _rows(task: TrainingTask) -> tuple[TrainingRows, dict[str, Any]]:
-    """Rows to learn, all of them, and facts for the record.
-
-    Raises
-    ------
-    ValidationRefused
-        If they cannot be learned from; with counts.
-    """
     options = dataclasses.replace(TrainingOptions.of(task.options), stop_share=0.0)  # stopping is the user's
     classes = task.source.classes if task.source.task == "classification" else ()
     fresh, replay = (
@@ -97,7 +185,6 @@ def _rows(task: TrainingTask) -> tuple[TrainingRows, dict[str, Any]]:
 
 
 def _champion(task: TrainingTask) -> Champion | None:
-    """The champion with its files on this disk."""
     if task.champion is None:
         return None
     folder: Path | None = None
@@ -170,7 +257,7 @@ def _files(returned: Mapping[Any, Any], task: TrainingTask, reference: str) -> T
 
 
 def _write(folder: Path, name: str, value: Any, reference: str) -> tuple[str, Path]:
-    """One file: bytes and files as they are, arrays as .npy, other values as JSON."""
+    """Bytes and files as they are, arrays as .npy, other values as JSON."""
     path = folder / name
     if isinstance(value, np.ndarray | np.generic):
         _refuse_nan(np.asarray(value), f"{reference}: {name}")
@@ -203,7 +290,7 @@ def _write(folder: Path, name: str, value: Any, reference: str) -> tuple[str, Pa
 
 
 def _try(made: TrainedModel, task: TrainingTask, rows: TrainingRows, path: Path) -> None:
-    """Load the trained model as the service will, and ask it about the first rows."""
+    """Load the trained model as the service will, and predict the first rows."""
     source = made.source
     if made.files:
         kept: dict[Any, str] = {"artefacts": str((task.work / ARTEFACTS).absolute())}
@@ -220,7 +307,7 @@ def _try(made: TrainedModel, task: TrainingTask, rows: TrainingRows, path: Path)
 
 
 def _refuse_nan_weights(content: bytes, reference: str) -> None:
-    """Look at the numbers of an ONNX model, where the package that reads them is installed."""
+    """Only if the package onnx is installed."""
     try:
         onnx = importlib.import_module("onnx")
     except ImportError:
@@ -243,7 +330,7 @@ def _refuse_nan(values: NDArray[Any], what: str) -> None:
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Global generators of Python and numpy, which scikit-learn draws from, seeded, and then as before."""
+    """Global generators of Python and numpy, which scikit-learn uses; restored afterwards."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % 2**32)

@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 from sqlalchemy import Connection, and_, func, or_, select
 
-from outrider.dataops.alarms.minute_counts import CHAMPION
 from outrider.dataops.datasets.label_fates import LabelScope, label_fates
 from outrider.dataops.improvement.jobs import KIND, ROLLING, is_busy
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
 from outrider.dataops.state.job_states import ENDED
-from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, SuiteOutcome, table_of
+from outrider.dataops.state.tables import Incident, SuiteOutcome, table_of
 
 from .decision import DAY_US, FAILED, RunHistory, failed_in_row
 from .signals import DatasetCorrections, Figures, FlagRateRule, OpenIncident, Regression
@@ -22,7 +22,7 @@ MOST_INCIDENTS = 1_000
 MOST_RUNS = 100
 LEVELS = ("info", "warning", "critical")
 _JOB, _CHANGE = table_of(Job), table_of(ChampionChange)
-_FLAGS, _RECORDS, _INCIDENT = table_of(FlagCount), table_of(RecordCount), table_of(Incident)
+_INCIDENT = table_of(Incident)
 _EDGE, _VERSION, _OUTCOME = table_of(LineageEdge), table_of(DatasetVersion), table_of(SuiteOutcome)
 _TRIGGER, _ANSWERS = _JOB.c.params["trigger"].as_string(), _JOB.c.params["job"].as_string()
 
@@ -72,22 +72,21 @@ def read_flag_rates(
 ) -> dict[str, Figures]:
     minutes = max((rule.history for rule in rules), default=0)
     since_us = minute_of(now_us) - (minutes - 1) * MINUTE_US
-    seen = select(_RECORDS.c.minute_us, func.sum(_RECORDS.c.records), func.sum(_RECORDS.c.entities)).where(
-        _RECORDS.c.model == model, _RECORDS.c.minute_us.between(since_us, now_us)
+    until_us = now_us + 1
+    seen = RECORDS.query(
+        model, "minute_us", sums=("records", "entities"), since_us=since_us, until_us=until_us
     )
     records, entities = np.zeros((2, minutes))
-    for at_us, *counts in connection.execute(seen.group_by(_RECORDS.c.minute_us)):
+    for at_us, *counts in connection.execute(seen):
         records[(at_us - since_us) // MINUTE_US], entities[(at_us - since_us) // MINUTE_US] = counts
     found = {}
     for rule in rules:
-        flagged = select(_FLAGS.c.minute_us, func.sum(_FLAGS.c.flags)).where(
-            _FLAGS.c.model == model,
-            _FLAGS.c.slot == CHAMPION,
-            _FLAGS.c.assertion == rule.assertion,
-            _FLAGS.c.minute_us.between(since_us, now_us),
+        of = flags_of(rule.assertion)
+        flagged = FLAGS.query(
+            model, "minute_us", sums=("flags",), since_us=since_us, until_us=until_us, of=of
         )
         flags = np.zeros(minutes)
-        for at_us, count in connection.execute(flagged.group_by(_FLAGS.c.minute_us)):
+        for at_us, count in connection.execute(flagged):
             flags[(at_us - since_us) // MINUTE_US] = count
         own = slice(-rule.history, None)
         found[rule.assertion] = Figures.of(rule, flags[own], records[own], entities[own])

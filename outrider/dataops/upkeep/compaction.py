@@ -1,12 +1,7 @@
 """Packing of small row files of a dataset into shared objects.
 
-The rows of a thousand appends lie in a thousand objects. A pack holds the rows of several files, part by part
-and within a part file by file, so that the rows of a version stay together. Only where the rows of a file lie
-changes (``sha256`` and ``packed`` of its row in the database): files, positions, lives of rows, digests and
-versions stay what they are, and every version reads as before.
-
-The pack is stored first, and one transaction points the files at it, if they still lie where they did: what
-dies before leaves the old state, what dies behind it the new one. The small objects are left to
+Only the place of rows (``sha256`` and ``packed``) changes, so every version reads as before. The pack is
+stored first, and one transaction points the files at it; old objects are left to
 :mod:`~outrider.dataops.upkeep.garbage`.
 """
 
@@ -31,20 +26,18 @@ from outrider.dataops.state.improvement_tables import DatasetRowFile
 from outrider.dataops.state.tables import table_of
 
 FEW = 32
-"""Small objects of a dataset before any are packed unasked."""
+"""Small objects of a dataset before any are packed automatically."""
 SMALL_ROWS, SMALL_BYTES = 65_536, 67_108_864
-"""An object with as many rows or bytes is not small any more."""
+"""An object with as many rows or bytes is not small."""
 PACK_ROWS, PACK_BYTES = 1_048_576, 536_870_912
 """Most rows and bytes that are packed together."""
 GROUP_ROWS = 65_536
-"""Rows of a group of a pack: what an old version of few rows decodes at most for each part."""
+"""Rows of a group of a pack: most that an old version of few rows decodes for each part."""
 _FILE = table_of(DatasetRowFile)
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """Row file of a dataset, as the database has it."""
-
     file: int
     sha256: str
     rows: int
@@ -75,14 +68,11 @@ class _Object:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Objects of a dataset before and after."""
-
     dataset: str
     before: int
     after: int
     packed_rows: int
     packed_bytes: int
-    """Of the new objects."""
 
 
 def compact(
@@ -93,17 +83,7 @@ def compact(
     few: int = 1,
     reached: Callable[[str], None] = lambda _step: None,
 ) -> Compaction:
-    """Pack the small files of a dataset.
-
-    Where there are more than ``few`` beside each other.
-
-    What a commit or an erasure changes meanwhile stays as they left it, and is packed another time.
-
-    Parameters
-    ----------
-    reached
-        Called with the name of each step that is done, where a crash may come.
-    """
+    """Pack runs of more than ``few`` small files. ``reached`` marks possible crash points."""
     with _alone(engine, objects) as note:
         with engine.connect() as connection:
             there = _objects_of(connection, dataset)
@@ -118,11 +98,11 @@ def compact(
                 file.seek(0)
                 objects.put_file(file)
             reached("pack stored")
-            for one in chosen:
-                objects.touch(one.sha256)  # who reads by the old name has time, as if it had just been made
+            for stored in chosen:
+                objects.touch(stored.sha256)  # who reads by the old name has time, as if just made
             reached("old objects touched")
             if _point(engine, dataset, chosen, digest, places):
-                rows, size = rows + sum(one.rows for one in chosen), size + objects.size(digest)
+                rows, size = rows + sum(stored.rows for stored in chosen), size + objects.size(digest)
                 reached("files pointed")
             note.end()
         with engine.connect() as connection:
@@ -131,7 +111,6 @@ def compact(
 
 
 def crowded(connection: Connection, *, few: int = FEW) -> dict[str, int]:
-    """Datasets with more than so many small objects, and how many."""
     count = func.count(distinct(_FILE.c.sha256))
     query = select(_FILE.c.dataset, count).where(_FILE.c.rows < SMALL_ROWS)
     rows = connection.execute(query.group_by(_FILE.c.dataset).having(count > few))
@@ -139,7 +118,7 @@ def crowded(connection: Connection, *, few: int = FEW) -> dict[str, int]:
 
 
 class _Note:
-    """Note of the pack that is being stored, in the file that keeps other compactions out."""
+    """Note of the pack being stored, in the lock file of compactions."""
 
     def __init__(self, engine: Engine, objects: LocalObjects, file: BinaryIO) -> None:
         self._engine, self._objects, self._file = engine, objects, file
@@ -151,7 +130,7 @@ class _Note:
         os.fsync(self._file.fileno())
 
     def end(self) -> None:
-        """Delete the noted pack where nothing names it: nobody else can be about to."""
+        """Delete the noted pack if unnamed: under the lock no one else can name it."""
         self._file.seek(0)
         digest = self._file.read().decode()
         with self._engine.connect() as connection:
@@ -164,7 +143,6 @@ class _Note:
 
 @contextmanager
 def _alone(engine: Engine, objects: LocalObjects) -> Iterator[_Note]:
-    """One compaction at a time, whichever process runs it."""
     objects.folder.mkdir(parents=True, exist_ok=True)
     with (objects.folder / ".compaction").open("a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -172,7 +150,6 @@ def _alone(engine: Engine, objects: LocalObjects) -> Iterator[_Note]:
 
 
 def _objects_of(connection: Connection, dataset: str) -> list[_Object]:
-    """Objects in order."""
     rows = connection.execute(select(_FILE).where(_FILE.c.dataset == dataset).order_by(_FILE.c.file))
     found: list[list[_File]] = []
     for row in rows:
@@ -185,56 +162,56 @@ def _objects_of(connection: Connection, dataset: str) -> list[_Object]:
 
 
 def _runs(objects: LocalObjects, there: Sequence[_Object], few: int) -> list[list[_Object]]:
-    """Small objects beside each other, of one schema, that are to be packed together."""
+    """Adjacent small objects of one schema, to be packed together."""
     found: list[list[_Object]] = []
     schema: pa.Schema | None = None
     run: list[_Object] = []
-    for one in there:
-        if not one.is_small:
+    for stored in there:
+        if not stored.is_small:
             found, run = [*found, run], []
             continue
-        mine = schema_of_file(objects.mapped(one.sha256))
-        full = sum(each.rows for each in run) + one.rows > PACK_ROWS
-        full = full or sum(each.bytes for each in run) + one.bytes > PACK_BYTES
+        mine = schema_of_file(objects.mapped(stored.sha256))
+        full = sum(other.rows for other in run) + stored.rows > PACK_ROWS
+        full = full or sum(other.bytes for other in run) + stored.bytes > PACK_BYTES
         if run and (full or not mine.equals(schema)):
             found, run = [*found, run], []
         schema = mine
-        run.append(one)
+        run.append(stored)
     return [run for run in [*found, run] if len(run) > few]
 
 
 def _write(objects: LocalObjects, chosen: Sequence[_Object], file: BinaryIO) -> dict[int, list[int]]:
     """Write a pack; of each file, the row where each of its groups begins."""
     schema = schema_of_file(objects.mapped(chosen[0].sha256))
-    runs = [(one, part, run) for one in chosen for part, run in _runs_in(one)]
+    runs = [(stored, part, run) for stored in chosen for part, run in _runs_in(stored)]
     places: dict[tuple[int, int], int] = {}
     at = 0
     with writer_of(file, schema) as writer:
         for part in sorted({part for _, part, _ in runs}):
             kept: list[pa.Table] = []
-            for one in chosen:
-                mine = [run for of, own, run in runs if of is one and own == part]
+            for stored in chosen:
+                mine = [run for of, own, run in runs if of is stored and own == part]
                 if not mine:
                     continue
-                table = VersionRows(one.sha256, mine).read(objects.mapped(one.sha256), schema)
+                table = VersionRows(stored.sha256, mine).read(objects.mapped(stored.sha256), schema)
                 for run in mine:
                     places[run.file, run.position] = at
                     at += run.rows
                 kept = _written(writer, [*kept, table], is_last=False)
             _written(writer, kept, is_last=True)
     return {
-        each.file: [places[each.file, run.position] for _, run in runs_of(each.file, each.parts, None)]
-        for one in chosen
-        for each in one.files
+        old.file: [places[old.file, run.position] for _, run in runs_of(old.file, old.parts, None)]
+        for stored in chosen
+        for old in stored.files
     }
 
 
-def _runs_in(one: _Object) -> list[tuple[str, Run]]:
-    return [run for file in one.files for run in runs_of(file.file, file.parts, file.packed)]
+def _runs_in(stored: _Object) -> list[tuple[str, Run]]:
+    return [run for file in stored.files for run in runs_of(file.file, file.parts, file.packed)]
 
 
 def _written(writer: pq.ParquetWriter, tables: list[pa.Table], *, is_last: bool) -> list[pa.Table]:
-    """Write whole groups of what is there; the rest waits for more of its part."""
+    """Write whole groups; the rest waits for more of its part."""
     if not tables:
         return []
     table = pa.concat_tables(tables)
@@ -248,8 +225,8 @@ def _written(writer: pq.ParquetWriter, tables: list[pa.Table], *, is_last: bool)
 def _point(
     engine: Engine, dataset: str, chosen: Sequence[_Object], digest: str, places: dict[int, list[int]]
 ) -> bool:
-    """Let files lie in a pack, all or none; False where one of them lies elsewhere by now."""
-    files = [file for one in chosen for file in one.files]
+    """All or none; False if a file has moved meanwhile."""
+    files = [file for stored in chosen for file in stored.files]
     with write(engine) as connection:
         for file in files:
             same = _FILE.c.dataset == dataset, _FILE.c.file == file.file, _FILE.c.sha256 == file.sha256

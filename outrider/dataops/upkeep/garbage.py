@@ -1,8 +1,7 @@
-"""Collection of unnamed objects of datasets, and of unopened caches.
+"""Collection of unnamed objects of datasets, and of unused caches.
 
-An object is collected when it is a row file, Data Docs or a sent table, nothing in the database names it, and
-its file is old: a commit that runs now has written or touched what it is about to name. All other objects,
-such as weights and payloads, are left alone.
+Only old row files, Data Docs and sent tables that nothing names: a running commit has touched what it will
+name. Other objects, such as weights and payloads, stay.
 """
 
 import gzip
@@ -28,17 +27,15 @@ from outrider.dataops.state.tables import table_of
 
 Kind: TypeAlias = Literal["row files", "data docs", "sent tables", "broken writes", "caches"]
 AGE_S = 86_400.0
-"""Of objects: longer than any commit takes."""
+"""Age of objects, longer than any commit takes."""
 _FILE, _VERSION, _JOB = table_of(DatasetRowFile), table_of(DatasetVersion), table_of(Job)
 _PARQUET, _GZIP = b"PAR1", b"\x1f\x8b\x08\x00\x00\x00\x00\x00"
-"""Gzip without a time: as Data Docs are written."""
+"""Gzip without a time, as Data Docs are written."""
 _DOCS = b'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>'
 
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """File that is collected."""
-
     kind: Kind
     path: Path
     bytes: int
@@ -46,21 +43,17 @@ class Garbage:
 
 @dataclass(frozen=True, slots=True)
 class CollectedGarbage:
-    """Files that were collected, or would be."""
-
     files: tuple[Garbage, ...]
 
     @property
     def bytes(self) -> int:
-        """Of all files."""
-        return sum(one.bytes for one in self.files)
+        return sum(file.bytes for file in self.files)
 
     def by_kind(self) -> dict[str, dict[str, int]]:
-        """Number of files and bytes by kind."""
         counts, sizes = Counter[str](), Counter[str]()
-        for one in self.files:
-            counts[one.kind] += 1
-            sizes[one.kind] += one.bytes
+        for file in self.files:
+            counts[file.kind] += 1
+            sizes[file.kind] += file.bytes
         return {kind: {"files": counts[kind], "bytes": sizes[kind]} for kind in sorted(counts)}
 
 
@@ -73,29 +66,15 @@ def collect_garbage(
     is_dry: bool = False,
     reached: Callable[[str], None] = lambda _step: None,
 ) -> CollectedGarbage:
-    """Delete objects that no version, job or draft can need.
-
-    A collection that is killed leaves every version whole.
-
-    Parameters
-    ----------
-    caches
-        Files and folders of caches that nobody uses.
-    older_than_s
-        Age of an object: nothing younger is touched, whoever names it.
-    is_dry
-        True to count alone.
-    reached
-        Called with the name of each step that is done, where a crash may come.
-    """
+    """A killed collection leaves every version whole."""
     with engine.connect() as connection:
         named, sent = named_objects(connection), _sent_tables(connection)
         named |= objects_of_versions(connection, objects)  # a file of theirs may look like one of a dataset
     reached("names read")
     found: list[Garbage] = []
-    for one in _unnamed(objects, named, sent, older_than_s):
-        if is_dry or objects.remove_old(one.path.name, older_than_s=older_than_s):
-            found.append(one)
+    for file in _unnamed(objects, named, sent, older_than_s):
+        if is_dry or objects.remove_old(file.path.name, older_than_s=older_than_s):
+            found.append(file)
             reached("object deleted")
     for path in caches:
         found.append(Garbage("caches", path, _size(path)))
@@ -109,7 +88,6 @@ def collect_garbage(
 
 
 def named_objects(connection: Connection) -> set[str]:
-    """Digests of objects that datasets and open jobs name."""
     docs = _VERSION.c.manifest["validation"]["data_docs"].as_string()
     table = _JOB.c.params["object"].as_string()
     queries = (
@@ -126,7 +104,6 @@ def _sent_tables(connection: Connection) -> set[str]:
 
 
 def _unnamed(objects: LocalObjects, named: set[str], sent: set[str], age_s: float) -> Iterator[Garbage]:
-    """Old objects of datasets that nothing names, and what broken writers left."""
     before = time.time() - age_s
     for path in sorted(objects.folder.glob("??/*")) + sorted(objects.folder.glob(".part-*")):
         try:
@@ -142,7 +119,7 @@ def _unnamed(objects: LocalObjects, named: set[str], sent: set[str], age_s: floa
 
 
 def _kind_of(path: Path, sent: set[str]) -> Kind | None:
-    """Kind of an object by what datasets write; None of anybody else's."""
+    """Kind of an object that datasets write, else None."""
     if path.name in sent:
         return "sent tables"
     try:
@@ -161,7 +138,7 @@ def _kind_of(path: Path, sent: set[str]) -> Kind | None:
 def _size(path: Path) -> int:
     try:
         if path.is_dir():  # what links share with objects is not freed
-            return sum(one.stat().st_size for one in path.rglob("*") if one.stat().st_nlink == 1)
+            return sum(file.stat().st_size for file in path.rglob("*") if file.stat().st_nlink == 1)
         return path.stat().st_size
     except FileNotFoundError:
         return 0

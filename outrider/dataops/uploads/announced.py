@@ -8,8 +8,7 @@ from outrider.dataops.model_kinds.content import ADAPTER_CONFIG, COUNTED
 from outrider.dataops.model_kinds.folder_check import PICKLES
 from outrider.dataops.payloads.folders import WrongFolder, check_names
 from outrider.dataops.payloads.objects import is_digest
-
-from .wrong import WrongUpload
+from outrider.errors import ValidationRefused
 
 UploadKind = Literal["safetensors", "onnx", "hf", "adapter", "endpoint"]
 _SINGLE = {"safetensors": ".safetensors", "onnx": ".onnx"}
@@ -21,10 +20,16 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _RUNS_CODE = re.compile(r"\.(bin|pt|pth|pkl|pickle|joblib|ckpt|npy|npz|py|so|h5)$")
 
 
+class WrongUpload(ValidationRefused):
+    """Content that no version can be made of. ``facts`` name file and tensor."""
+
+    def __init__(self, why: str, **facts: object) -> None:
+        super().__init__(why)
+        self.facts = facts
+
+
 @dataclass(frozen=True, slots=True)
 class AnnouncedFile:
-    """File to come."""
-
     name: str
     bytes: int
     sha256: str
@@ -32,12 +37,9 @@ class AnnouncedFile:
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """Announced version."""
-
     kind: UploadKind
     files: tuple[AnnouncedFile, ...] = ()
     url: str | None = None
-    """Of an endpoint."""
     dataset: str | None = None
     """``name@number`` that it learned from."""
     note: str = ""
@@ -46,26 +48,17 @@ class Announced:
     classes: tuple[int | str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Values as JSON gives them back."""
         plain = asdict(self)
         return {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> "Announced":
-        """Announcement of plain values."""
-        files = tuple(AnnouncedFile(**one) for one in told["files"])
-        lists = {name: tuple(told[name]) for name in ("inputs", "classes")}
-        return cls(**{**told, "files": files, **lists})
+    def from_json(cls, values: dict[str, Any]) -> "Announced":
+        files = tuple(AnnouncedFile(**file) for file in values["files"])
+        lists = {name: tuple(values[name]) for name in ("inputs", "classes")}
+        return cls(**{**values, "files": files, **lists})
 
 
 def check_announced(one: Announced, *, max_bytes: int) -> None:
-    """Refuse names, sizes and digests that no version can have.
-
-    Raises
-    ------
-    WrongUpload
-        With the file.
-    """
     if (one.url is None) == (one.kind == "endpoint"):
         raise WrongUpload(f"url: {'an address expected' if one.url is None else 'only of an endpoint'}")
     if one.kind == "endpoint":

@@ -17,7 +17,7 @@ from outrider.errors import OutriderError
 
 from . import job_tokens
 
-_UNTOLD = ("enabled", "mode", "triggers", "cooldown_s", "daily_budget", "failures", "labelled_flags")
+_NOT_SENT = ("enabled", "mode", "triggers", "cooldown_s", "daily_budget", "failures", "labelled_flags")
 """Settings on when to train, not how."""
 
 
@@ -30,25 +30,6 @@ def ask_for_version(
     service: str,
     targets: Sequence[WebhookTarget],
 ) -> str:
-    """Request a version, and let the job wait, in one transaction.
-
-    Parameters
-    ----------
-    settings
-        Of ``[models.*.retrain]``; the trainer outside is told those on how to train.
-    result
-        Findings of the job so far.
-
-    Returns
-    -------
-    str
-        Sentence on the wait.
-
-    Raises
-    ------
-    OutriderError
-        If the job has waited until its deadline.
-    """
     now = now_us()
     if is_late(job, now):
         raise OutriderError(no_version(job))
@@ -57,7 +38,7 @@ def ask_for_version(
     with write(engine) as connection:
         replayed = open_if_any(connection, settings["replay"])
         result["replayed"] = None if replayed is None else replayed.id
-        result["settings"] = {name: settings[name] for name in settings if name not in _UNTOLD}
+        result["settings"] = {name: settings[name] for name in settings if name not in _NOT_SENT}
         jobs.note(connection, job.id, stage="train", result=result)
         jobs.wait(connection, job.id, VERSION, until_us=until, result=result)
         job_tokens.issue(connection, job=job.id, model=job.model, now_us=now, until_us=until)
@@ -73,19 +54,19 @@ def request_of(
     here = f"{service}/v1/retrains/{job.id}"
     champion = models.champion(connection, job.model)
 
-    def told(key: str, which: str) -> dict[str, object] | None:
+    def dataset(key: str, which: str) -> dict[str, object] | None:
         reference = result.get(key)
         if not reference:
             return None
         version = open_version(connection, str(reference))
-        return {**datasets.told(version, service), "parquet": f"{here}/datasets/{which}"}
+        return {**datasets.event_facts(version, service), "parquet": f"{here}/datasets/{which}"}
 
     return {
         "job": job.id,
         "model": job.model,
         "params": job.params,
-        "dataset": told("dataset", "fresh"),
-        "replay": told("replayed", "replay"),
+        "dataset": dataset("dataset", "fresh"),
+        "replay": dataset("replayed", "replay"),
         "champion": None
         if champion is None
         else {"version": champion.version, "digest": champion.digest, "files": f"{here}/task"},
@@ -96,12 +77,10 @@ def request_of(
 
 
 def is_late(job: JobRow, now: int) -> bool:
-    """True for a job that waited for a version until its deadline."""
     waits = job.result.get("waits", {})
     return waits.get("for") == VERSION and int(waits.get("until_us", now)) <= now
 
 
 def no_version(job: JobRow) -> str:
-    """Sentence on a job without its version."""
     until = job_tokens.time_of(job.result["waits"]["until_us"])
     return f"no version came until its deadline, {until} (retrain.deadline_s): nobody outside has trained one"

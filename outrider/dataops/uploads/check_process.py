@@ -1,8 +1,8 @@
 """Check of an uploaded file or model folder, in a confined process.
 
 ``python -m outrider.dataops.uploads.check_process`` reads a request as JSON, confines itself, opens the files
-as the service will, and writes what they declare as JSON. What a library computed or says stays in the
-process: a refusal quotes names and dimensions that the files declare.
+as the service will, and writes what they declare. Messages of libraries stay in the process: a refusal quotes
+names and dimensions that the files declare.
 """
 
 import json
@@ -20,7 +20,7 @@ from outrider.dataops.confinement import bound_memory, clean_command, clean_envi
 from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
-from .wrong import WrongUpload
+from .announced import WrongUpload
 
 log = logging.getLogger(__name__)
 TIMEOUT_S = 120.0
@@ -34,27 +34,14 @@ _ROWS = 2
 
 
 def check_onnx(path: Path, source: Source, *, champion: Path | None, of: str) -> None:
-    """Refuse an ONNX file that fails, or declares other inputs or outputs.
-
-    Parameters
-    ----------
-    path
-        The file under its own name, alone in its folder.
-    champion
-        ONNX file of the champion; None where it is of another kind.
-
-    Raises
-    ------
-    WrongUpload
-        With the input or output, what was expected and what came.
-    """
-    declared = _asked("onnx", path, source, also=() if champion is None else (champion,))
+    """Refuse a file that fails, or differs in inputs or outputs."""
+    declared = check_apart("onnx", path, source, also=() if champion is None else (champion,))
     if champion is None:
         return
     own, theirs = declared["own"], declared["champion"]
     for side in ("inputs", "outputs"):
         for name in sorted(own[side].keys() | theirs[side].keys()):
-            expected, got = (each[side].get(name) for each in (theirs, own))
+            expected, got = (inputs[side].get(name) for inputs in (theirs, own))
             if expected is None or got is None or not _fits(expected, got):
                 wanted, came = (
                     f"no {side[:-1]} of that name" if form is None else f"{form[0]} {form[1]}"
@@ -66,32 +53,8 @@ def check_onnx(path: Path, source: Source, *, champion: Path | None, of: str) ->
                 )  # fmt: skip
 
 
-def check_folder(folder: Path, source: Source) -> None:
-    """Refuse a model folder with other weights than its configuration's.
-
-    A folder whose tokenizer fails is refused, too.
-
-    Raises
-    ------
-    WrongUpload
-        With the tensor, its shape by the configuration and its shape in the file.
-    """
-    _asked("hf", folder, source)
-
-
-def check_adapter(folder: Path, source: Source) -> None:
-    """Refuse an adapter that cannot be read.
-
-    Raises
-    ------
-    WrongUpload
-        With the field or tensor, what was expected and what came.
-    """
-    _asked("adapter", folder, source)
-
-
 def _fits(expected: Sequence[Any], got: Sequence[Any]) -> bool:
-    """True for forms of one type whose declared dimensions do not differ."""
+    """True for the same type and compatible dimensions."""
     (kind, dims), (own_kind, own) = expected, got
     if dims is None or own is None:
         return bool(kind == own_kind)
@@ -100,7 +63,8 @@ def _fits(expected: Sequence[Any], got: Sequence[Any]) -> bool:
     )  # fmt: skip
 
 
-def _asked(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) -> dict[str, Any]:
+def check_apart(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) -> dict[str, Any]:
+    """Forms that a confined process finds declared; ``WrongUpload`` with its refusal."""
     files = [path, *also] if path.is_file() else sorted(path.iterdir())
     request = {
         "kind": kind, "path": str(path.absolute()), "source": source.to_json(),
@@ -119,12 +83,12 @@ def _asked(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) 
                 ).returncode  # fmt: skip
             except subprocess.TimeoutExpired:
                 raise WrongUpload(f"{name}: not opened within {TIMEOUT_S:g} s", file=name) from None
-        said = errors.read_bytes()[-2000:].decode(errors="replace")
+        text = errors.read_bytes()[-2000:].decode(errors="replace")
         try:
             answer: dict[str, Any] = json.loads(output.read_bytes().splitlines()[-1])
         except (ValueError, IndexError):
-            log.warning("the check of an uploaded %s ended with %s: %r", kind, code, said)
-            why = "it took more memory than its size allows" if "MemoryError" in said else f"status {code}"
+            log.warning("the check of an uploaded %s ended with %s: %r", kind, code, text)
+            why = "it took more memory than its size allows" if "MemoryError" in text else f"status {code}"
             raise WrongUpload(f"{name}: its check ended: {why}", file=name) from None
     if "problem" in answer:
         log.warning("an uploaded %s is refused: %r", kind, answer.get("reason", answer["problem"])[:2000])
@@ -133,7 +97,6 @@ def _asked(kind: str, path: Path, source: Source, *, also: Sequence[Path] = ()) 
 
 
 def main() -> None:
-    """Answer the request on stdin."""
     request = json.loads(sys.stdin.buffer.read())
     path, also = Path(request["path"]), [Path(file) for file in request["also"]]
     bound_memory(_MEMORY_BYTES + _TIMES * request["bytes"])
@@ -181,7 +144,7 @@ def _onnx(path: Path, source: Source, also: Sequence[Path]) -> dict[str, Any]:
     except Exception as error:  # its exceptions share no base class
         raise WrongUpload(f"onnxruntime fails on {_ROWS} drawn rows ({type(error).__name__})") from error
     try:
-        model.read(dict(zip((each.name for each in session.get_outputs()), answers, strict=True)))
+        model.read(dict(zip((output.name for output in session.get_outputs()), answers, strict=True)))
     except (ValueError, KeyError, TypeError) as error:
         outputs = "; ".join(f"{name[:200]} {kind} {dims}" for name, (kind, dims) in own["outputs"].items())
         wanted = (
@@ -235,7 +198,7 @@ _OPENED = {"onnx": _onnx, "hf": _folder, "adapter": _adapter}
 
 
 def _problem(error: ConfigError, path: Path) -> str:
-    """Our own words; of what a library says, its exception alone."""
+    """Our own message; of a library's, only the exception's type."""
     if error.__cause__ is not None:
         return f"its library fails with {type(error.__cause__).__name__}: load it where it was made"
     own = str(error).removeprefix(f"{path.name}: ")

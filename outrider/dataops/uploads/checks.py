@@ -10,28 +10,21 @@ from outrider.dataops.model_kinds.folder_check import adapter_problems, folder_p
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models.registry import Model
 
-from .announced import ADAPTER_WEIGHTS, Announced
-from .check_process import check_adapter, check_folder, check_onnx
+from .announced import ADAPTER_WEIGHTS, Announced, WrongUpload
+from .check_process import check_apart, check_onnx
 from .contents import check_contents
 from .tensor_headers import TensorForm, check_finite, check_low_rank, check_same, merged, tensor_forms
-from .wrong import WrongUpload
 
 
 @dataclass(frozen=True, slots=True)
 class ChampionFiles:
-    """Champion that an upload is held against."""
-
     row: Model
     source: Source
-    """As stored."""
     weights: Path | None
-    """Kept safetensors or ONNX file."""
     folder: Path | None
-    """Opened Hugging Face folder."""
 
     @property
     def tensors(self) -> dict[str, TensorForm] | None:
-        """Tensors of the champion's weights; None without any here."""
         if self.source.kind not in ("torch", "hf"):
             return None
         if self.weights is not None:
@@ -41,24 +34,15 @@ class ChampionFiles:
 
 @dataclass(frozen=True, slots=True)
 class CheckedUpload:
-    """Content that a version can be made of."""
-
     source: Source
-    """As it is registered, but for its kept folder."""
+    """As registered, but for its folder."""
     weights: str | None = None
-    """Announced file that is its weights; None for those of the champion, or none."""
+    """Announced file of weights; None for those of the champion, or none."""
     files: Mapping[str, Path] = field(default_factory=dict)
-    """Files of its kept folder."""
 
 
 def check_digests(announced: Announced, parts: Mapping[str, Path], drop: Callable[[str], None]) -> None:
-    """Refuse files that are incomplete, or hold something else; drop the latter.
-
-    Raises
-    ------
-    WrongUpload
-        With the file.
-    """
+    """Refuse incomplete files, and drop files with another digest."""
     for file in announced.files:
         size = parts[file.name].stat().st_size if parts[file.name].exists() else 0
         if size != file.bytes:
@@ -77,7 +61,6 @@ def check_digests(announced: Announced, parts: Mapping[str, Path], drop: Callabl
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -85,25 +68,10 @@ def sha256_of(path: Path) -> str:
 def checked(
     announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles, default: Source, stage: Path
 ) -> CheckedUpload:
-    """Check content by its kind.
-
-    Parameters
-    ----------
-    parts
-        Received files by name.
-    default
-        Task, inputs and classes of the model, where the announcement says none.
-    stage
-        Empty folder for the files under their own names.
-
-    Raises
-    ------
-    WrongUpload
-        With file and tensor, what was expected and what came.
-    """
+    """``default`` has inputs and classes that neither announcement nor champion name."""
     check_contents(announced, parts)
     known = champion.source
-    told = replace(
+    declared = replace(
         known,
         inputs=announced.inputs or known.inputs or default.inputs,
         classes=announced.classes or known.classes or default.classes,
@@ -117,11 +85,11 @@ def checked(
     if announced.kind == "safetensors":
         return _safetensors(announced, parts, champion)
     if announced.kind == "onnx":
-        return _onnx(announced, parts, champion, told, stage)
+        return _onnx(announced, parts, champion, declared, stage)
     if announced.kind == "endpoint":
         assert announced.url is not None
         # Nothing of the champion's endpoint goes there: key and options are the configuration's at each load.
-        endpoint = replace(told, kind="endpoint", reference=announced.url, options={}, is_uploaded=True)
+        endpoint = replace(declared, kind="endpoint", reference=announced.url, options={}, is_uploaded=True)
         return CheckedUpload(endpoint)
     for file in announced.files:
         os.link(parts[file.name], stage / file.name)
@@ -130,7 +98,7 @@ def checked(
     files = {file.name: stage / file.name for file in announced.files}
     if announced.kind == "adapter":
         return _adapter(files, champion, stage)
-    return _folder(files, champion, told, stage)
+    return _folder(files, champion, declared, stage)
 
 
 def _safetensors(announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles) -> CheckedUpload:
@@ -154,30 +122,32 @@ def _safetensors(announced: Announced, parts: Mapping[str, Path], champion: Cham
 
 
 def _onnx(
-    announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles, told: Source, stage: Path
+    announced: Announced, parts: Mapping[str, Path], champion: ChampionFiles, declared: Source, stage: Path
 ) -> CheckedUpload:
     (file,) = announced.files
     os.link(parts[file.name], stage / file.name)
     is_same = champion.source.kind == "onnx"
-    options = dict(told.options) if is_same else {}
-    task = told.task if told.task in ("classification", "embedding", "other") else "other"
-    source = replace(told, kind="onnx", reference=file.name, task=task, options=options)
+    options = dict(declared.options) if is_same else {}
+    task = declared.task if declared.task in ("classification", "embedding", "other") else "other"
+    source = replace(declared, kind="onnx", reference=file.name, task=task, options=options)
     theirs = champion.weights if is_same else None
     check_onnx(stage / file.name, source, champion=theirs, of=champion.row.id)
     return CheckedUpload(source, weights=file.name)
 
 
-def _folder(files: Mapping[str, Path], champion: ChampionFiles, told: Source, stage: Path) -> CheckedUpload:
-    if problems := folder_problems(stage, told.task):
+def _folder(
+    files: Mapping[str, Path], champion: ChampionFiles, declared: Source, stage: Path
+) -> CheckedUpload:
+    if problems := folder_problems(stage, declared.task):
         raise WrongUpload("; ".join(problems).replace(f"{stage}/", "").replace(str(stage), "the folder"))
     is_same = champion.source.kind == "hf"
-    options = dict(told.options) if is_same else {}
-    if len(told.inputs) not in (1, 2):
-        raise WrongUpload(f"inputs: one field with a text, or two, expected, got {list(told.inputs)}")
+    options = dict(declared.options) if is_same else {}
+    if len(declared.inputs) not in (1, 2):
+        raise WrongUpload(f"inputs: one field with a text, or two, expected, got {list(declared.inputs)}")
     if problem := foreign_files(stage):
         raise WrongUpload(problem)
-    source = replace(told, kind="hf", reference=f"{champion.row.model}, uploaded", options=options)
-    check_folder(stage, source)
+    source = replace(declared, kind="hf", reference=f"{champion.row.model}, uploaded", options=options)
+    check_apart("hf", stage, source)
     return CheckedUpload(source, files=files)
 
 
@@ -189,7 +159,7 @@ def _adapter(files: Mapping[str, Path], champion: ChampionFiles, stage: Path) ->
         raise WrongUpload("kind: an adapter is laid over a champion of tensors, which this model has none of")
     own = tensor_forms(files[ADAPTER_WEIGHTS])
     check_low_rank(own, base, file=ADAPTER_WEIGHTS, of=champion.row.id)
-    check_adapter(stage, champion.source)
+    check_apart("adapter", stage, champion.source)
     kept = dict(champion.source.kept)
     kept.pop("adapter", None)
     source = replace(champion.source, adapter=None, adapted_from=champion.row.id, shares=(), kept=kept)

@@ -1,4 +1,4 @@
-"""Content of received text files and tokenizers, held against their names."""
+"""Content of received text files and tokenizers, compared with their names."""
 
 import pickletools
 import re
@@ -9,8 +9,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from .announced import Announced
-from .wrong import WrongUpload
+from .announced import Announced, WrongUpload
 
 _EXECUTABLE = re.compile(rb"#!|\x7fELF|MZ|\xca\xfe\xba\xbe|[\xce\xcf]\xfa\xed\xfe")
 _CALLS = frozenset({"REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "PERSID", "BINPERSID"})
@@ -18,25 +17,18 @@ _CALLS = frozenset({"REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "PE
 _MOST_OPERATIONS = 100_000
 _RANKS = re.compile(rb"(?:[A-Za-z0-9+/]+={0,2} \d{1,9}\n)+")
 _CONSTANT = re.compile(r'("(?:[^"\\]|\\.?)*+"?)|-?\b(?:Infinity|NaN)\b', re.DOTALL)
-"""Numbers that Python's writer of JSON knows in addition, as configurations have them; texts are skipped."""
+"""Numbers that Python's JSON writer adds, as in configurations; texts are skipped."""
 _VARINT, _FIXED, _TEXT = 0, 5, 2
 _MODEL, _PIECE = {1: _TEXT, 2: _TEXT, 3: _TEXT, 4: _TEXT, 5: _TEXT}, {1: _TEXT, 2: _FIXED, 3: _VARINT}
-"""Fields of a sentencepiece model and of its pieces, with their wire types; 200 and above are extensions."""
+"""Fields of a sentencepiece model and of its pieces, with wire types; 200 and above are extensions."""
 _EXTENSIONS = 200
 
 
 class _Otherwise(ValueError):  # noqa: N818 - reads as the thing it is
-    """Bytes of another format."""
+    pass
 
 
 def check_contents(announced: Announced, parts: Mapping[str, Path]) -> None:
-    """Refuse a file that holds something else than its name says.
-
-    Raises
-    ------
-    WrongUpload
-        With the file.
-    """
     for file in announced.files:
         form = _FORMS.get(Path(file.name).suffix)
         if form is None:  # weights have checks of their own
@@ -66,7 +58,7 @@ def _code(data: bytes, path: Path) -> str:
 
 
 def _is_pickle(data: bytes) -> bool:
-    """True for operations up to the end of a pickle, of which one runs something, or too many of them."""
+    """True if a complete pickle runs something, or has too many operations."""
     has_calls = False
     try:
         for number, (operation, _, _) in enumerate(pickletools.genops(data)):
@@ -118,7 +110,6 @@ def _tokenizer(data: bytes) -> None:
 
 
 def _fields(data: bytes, known: Mapping[int, int]) -> Iterator[tuple[int, bytes | int]]:
-    """Fields of a protobuf message with the wire types that it declares."""
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)

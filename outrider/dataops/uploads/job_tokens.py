@@ -1,7 +1,6 @@
 """Tokens of jobs that are trained outside.
 
-A token is a keyed hash of the job's id: it can be told again to a webhook that is delivered late, and stands
-nowhere. The database has its SHA-256.
+A keyed hash of the job's id, so that a late webhook can repeat a token that is stored nowhere but as SHA-256.
 """
 
 import base64
@@ -23,20 +22,18 @@ _TOKEN = table_of(JobToken)
 
 
 def issue(connection: Connection, *, job: str, model: str, now_us: int, until_us: int) -> None:
-    """Put the token of a job in force until its deadline."""
+    """Valid until the job's deadline."""
     digest = sha256(token_of(connection, job).encode()).hexdigest()
     row = {"digest": digest, "job": job, "model": model, "created_us": now_us, "until_us": until_us}
     connection.execute(insert_new(_TOKEN).values(row).on_conflict_do_update(["digest"], set_=row))
 
 
 def token_of(connection: Connection, job: str) -> str:
-    """Token of a job."""
     mac = hmac.new(secret_beside(connection), b"job token\0" + job.encode(), sha256).digest()
     return PREFIX + base64.urlsafe_b64encode(mac).decode().rstrip("=")
 
 
 def with_token(connection: Connection, payload: str) -> str:
-    """Event with the token of its job, for a job that waits."""
     event: dict[str, Any] = json.loads(payload)
     data = event.get("data", {})
     if not isinstance(data, dict) or "task" not in data:
@@ -46,5 +43,4 @@ def with_token(connection: Connection, payload: str) -> str:
 
 
 def time_of(us: int) -> str:
-    """Time as ISO 8601."""
     return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

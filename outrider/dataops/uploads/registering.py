@@ -16,16 +16,13 @@ from outrider.dataops.payloads.folders import keep_manifest
 from outrider.dataops.payloads.objects import LocalObjects
 
 from . import store
-from .announced import Announced
+from .announced import Announced, WrongUpload
 from .checks import ChampionFiles, CheckedUpload
 from .store import UploadRow
-from .wrong import WrongUpload
 
 
 @dataclass(frozen=True, slots=True)
 class KeptUpload:
-    """Content in the object store, ready to be registered."""
-
     source: Source
     weights: str | None
     digest: str
@@ -39,7 +36,6 @@ def keep(
     champion: ChampionFiles,
     cache: Path,
 ) -> KeptUpload:
-    """Move checked files into the object store."""
     source, digests = checked.source, {file.name: file.sha256 for file in announced.files}
     for file in announced.files:
         objects.take(parts[file.name], file.sha256)
@@ -63,7 +59,7 @@ def keep(
 
 
 def _check_whole(connection: Connection, sent: Mapping[str, str]) -> None:
-    """Refuse a version that learned from rows which were erased meanwhile."""
+    """Refuse a version that learned from rows erased meanwhile."""
     for name, digest in sent.items():
         if (found := open_version(connection, name)).digest != digest:
             raise WrongUpload(
@@ -76,15 +72,7 @@ def _check_whole(connection: Connection, sent: Mapping[str, str]) -> None:
 def register(
     connection: Connection, upload: UploadRow, kept: KeptUpload, *, champion: str | None, now_us: int
 ) -> tuple[str, str]:
-    """Register a version and queue the gate, in the caller's transaction.
-
-    The job that waits for it goes on; without one a new job asks the gate.
-
-    Returns
-    -------
-    tuple
-        Version and job.
-    """
+    """Version, and the waiting or new job that continues to the gate."""
     announced = upload.announced
     base = None if champion is None else f"{upload.model}@{champion}"
     parents: list[tuple[Kind, str, str]] = []

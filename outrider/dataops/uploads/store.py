@@ -20,12 +20,12 @@ from outrider.errors import NotFound, OutriderError
 from .announced import Announced
 
 FOLDER = "uploads"
-"""In the data folder; it is no part of a backup."""
+"""In the data folder; not part of a backup."""
 _UPLOAD = table_of(VersionUpload)
 
 
 class WrongOffset(OutriderError):  # noqa: N818 - reads as the thing it is
-    """Piece of another place than the end of its file."""
+    """A piece that does not continue its file."""
 
     def __init__(self, why: str, received: int) -> None:
         super().__init__(why)
@@ -34,8 +34,6 @@ class WrongOffset(OutriderError):  # noqa: N818 - reads as the thing it is
 
 @dataclass(frozen=True, slots=True)
 class UploadRow:
-    """Stored upload."""
-
     id: str
     model: str
     job: str | None
@@ -49,12 +47,10 @@ class UploadRow:
 
     @property
     def bytes(self) -> int:
-        """Announced bytes of all files."""
         return sum(file.bytes for file in self.announced.files)
 
     @property
     def announced(self) -> Announced:
-        """Announcement by its sender."""
         return Announced.from_json(self.request)
 
 
@@ -69,7 +65,7 @@ def begin(
     now_us: int,
     until_us: int,
 ) -> UploadRow:
-    """Begin an upload; a repeated announcement of a job gives the first."""
+    """A repeated announcement of a job returns the first."""
     if is_token:
         mine = _UPLOAD.c.job == job, _UPLOAD.c.token, _UPLOAD.c.status == "open"
         known = connection.execute(select(_UPLOAD).where(*mine)).first()
@@ -94,13 +90,6 @@ def begin(
 
 
 def get(connection: Connection, id_: str) -> UploadRow:
-    """Upload of that id.
-
-    Raises
-    ------
-    NotFound
-        If there is none.
-    """
     row = connection.execute(select(_UPLOAD).where(_UPLOAD.c.id == id_)).first()
     if row is None:
         raise NotFound(f"no upload {id_!r}: it has expired, or another one of its job took its place")
@@ -108,39 +97,34 @@ def get(connection: Connection, id_: str) -> UploadRow:
 
 
 def finish(connection: Connection, id_: str, version: str) -> None:
-    """Note the version that an upload became."""
     connection.execute(update(_UPLOAD).where(_UPLOAD.c.id == id_).values(status="done", version=version))
 
 
 def uploaded_versions(connection: Connection) -> set[tuple[str, str]]:
-    """Model and version of everything that came by upload."""
     is_done = _UPLOAD.c.status == "done", _UPLOAD.c.version.is_not(None)
     return {(row.model, row.version) for row in connection.execute(select(_UPLOAD).where(*is_done))}
 
 
 def touch(connection: Connection, id_: str, until_us: int) -> None:
-    """Let an upload that goes on expire later."""
+    """An upload that goes on expires later."""
     is_open = _UPLOAD.c.id == id_, _UPLOAD.c.status == "open"
     connection.execute(update(_UPLOAD).where(*is_open).values(until_us=until_us))
 
 
 def expire(connection: Connection, *, now_us: int) -> None:
-    """Forget unfinished uploads whose time is over."""
     late = _UPLOAD.c.status == "open", _UPLOAD.c.until_us < now_us
     connection.execute(delete(_UPLOAD).where(*late))
 
 
 def list_open(connection: Connection) -> list[UploadRow]:
-    """Unfinished uploads."""
     rows = connection.execute(select(_UPLOAD).where(_UPLOAD.c.status == "open"))
     return [UploadRow(**row._mapping) for row in rows]
 
 
 class Pieces:
-    """Received bytes of uploads, one file for each announced one.
+    """Received bytes, one file per announced file.
 
-    One process writes them. A request that writes to a file takes it over from any other one: what a cut
-    connection left waiting writes no more.
+    A request that writes to a file takes it over: what a cut connection left waiting writes no more.
     """
 
     def __init__(self, data_folder: Path) -> None:
@@ -149,19 +133,16 @@ class Pieces:
         self._writers: dict[Path, object] = {}
 
     def path(self, upload: str, number: int) -> Path:
-        """File of the announced one of that number."""
         return self._folder / upload / f"{number}.part"
 
     @contextmanager
     def stage(self, upload: str) -> Iterator[Path]:
-        """Empty folder beside an upload's files, for links to these files."""
         folder = self._folder / upload
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.TemporaryDirectory(dir=folder, prefix="stage-", ignore_cleanup_errors=True) as stage:
             yield Path(stage)
 
     def received(self, upload: str, number: int) -> int:
-        """Bytes of that file so far."""
         try:
             return self.path(upload, number).stat().st_size
         except FileNotFoundError:
@@ -169,13 +150,7 @@ class Pieces:
 
     @contextmanager
     def writing(self, upload: str, number: int, offset: int) -> Iterator["Piece"]:
-        """Take a file over, to append.
-
-        Raises
-        ------
-        WrongOffset
-            If its bytes so far are others.
-        """
+        """Take a file over to append; ``WrongOffset`` if its size differs."""
         path, me = self.path(upload, number), object()
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._lock:
@@ -193,7 +168,7 @@ class Pieces:
                     del self._writers[path]
 
     def append(self, path: Path, me: object, handle: int, data: bytes, at: int) -> None:
-        """Write at the end, unless another request has taken the file over."""
+        """Fails if another request has taken the file over."""
         with self._lock:
             if self._writers.get(path) is not me:
                 raise WrongOffset("another request goes on with this file", os.fstat(handle).st_size)
@@ -202,22 +177,17 @@ class Pieces:
                 data, at = data[written:], at + written
 
     def drop_file(self, upload: str, number: int) -> None:
-        """Remove the bytes of one file."""
         self.path(upload, number).unlink(missing_ok=True)
 
     def drop(self, upload: str) -> None:
-        """Remove everything of an upload."""
         shutil.rmtree(self._folder / upload, ignore_errors=True)
 
     def names(self) -> set[str]:
-        """Uploads with a folder here, known or not."""
         return {path.name for path in self._folder.iterdir()} if self._folder.is_dir() else set()
 
 
 @dataclass(slots=True)
 class Piece:
-    """Open end of a file."""
-
     _pieces: Pieces
     _path: Path
     _me: object
@@ -225,12 +195,5 @@ class Piece:
     offset: int
 
     def write(self, data: bytes) -> None:
-        """Append bytes.
-
-        Raises
-        ------
-        WrongOffset
-            If another request has taken the file over.
-        """
         self._pieces.append(self._path, self._me, self._handle, data, self.offset)
         self.offset += len(data)

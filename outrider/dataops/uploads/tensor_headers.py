@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from .wrong import WrongUpload
+from .announced import WrongUpload
 
 MOST_HEADER_BYTES = 8_388_608
 _STEP_BYTES = 4_194_304
@@ -26,8 +26,6 @@ _EXPONENTS = {
 
 @dataclass(frozen=True, slots=True)
 class TensorForm:
-    """Type, shape and place of a tensor in its file."""
-
     dtype: str
     shape: tuple[int, ...]
     start: int
@@ -38,13 +36,7 @@ class TensorForm:
 
 
 def tensor_forms(path: Path, *, name: str | None = None) -> dict[str, TensorForm]:
-    """Tensors of a safetensors file, from its header alone.
-
-    Raises
-    ------
-    WrongUpload
-        If it is no safetensors file: another header, gaps, or bytes that belong to no tensor.
-    """
+    """From the header alone; gaps and foreign bytes are refused."""
     file = name or path.name
     size = path.stat().st_size
     with path.open("rb") as opened:
@@ -58,7 +50,7 @@ def tensor_forms(path: Path, *, name: str | None = None) -> dict[str, TensorForm
     if not isinstance(header, dict):
         raise _no_safetensors(file, "its header is no object")
     header.pop("__metadata__", None)
-    found = {tensor: _form(file, tensor, told, 8 + length) for tensor, told in header.items()}
+    found = {tensor: _form(file, tensor, facts, 8 + length) for tensor, facts in header.items()}
     at = 8 + length
     for tensor, form in sorted(found.items(), key=lambda pair: (pair[1].start, pair[1].stop)):
         if form.start != at:
@@ -72,13 +64,7 @@ def tensor_forms(path: Path, *, name: str | None = None) -> dict[str, TensorForm
 def check_same(
     own: Mapping[str, TensorForm], champion: Mapping[str, TensorForm], *, file: str, of: str
 ) -> None:
-    """Refuse tensors of other names, types or shapes than the champion's.
-
-    Raises
-    ------
-    WrongUpload
-        With the first tensor, the champion's form and the form that came.
-    """
+    """Refuse names, types or shapes that differ from the champion's."""
     for tensor in sorted(own.keys() | champion.keys()):
         expected = str(champion[tensor]) if tensor in champion else "no such tensor"
         got = str(own[tensor]) if tensor in own else "no such tensor"
@@ -90,13 +76,7 @@ def check_same(
 
 
 def check_finite(path: Path, forms: Mapping[str, TensorForm], *, name: str | None = None) -> None:
-    """Refuse weights with NaN or infinity; read in steps.
-
-    Raises
-    ------
-    WrongUpload
-        With the tensor.
-    """
+    """Refuse weights with NaN or infinity; read in steps."""
     with path.open("rb") as file:
         for tensor, form in forms.items():
             if form.dtype in _EXPONENTS and not _is_finite(file, form):
@@ -113,13 +93,7 @@ def check_finite(path: Path, forms: Mapping[str, TensorForm], *, name: str | Non
 def check_low_rank(
     own: Mapping[str, TensorForm], base: Mapping[str, TensorForm], *, file: str, of: str
 ) -> None:
-    """Refuse low-rank matrices that fit no layer of the base.
-
-    Raises
-    ------
-    WrongUpload
-        With the tensor, the layer's width and the width that came.
-    """
+    """Refuse low-rank matrices that fit no layer of the base."""
     for tensor, form in sorted(own.items()):
         layer, role = _layer_of(tensor)
         if role is None:
@@ -140,20 +114,19 @@ def check_low_rank(
 
 
 def merged(files: Iterable[Path]) -> dict[str, TensorForm]:
-    """Tensors of all files of a model."""
     found: dict[str, TensorForm] = {}
     for file in files:
         found |= tensor_forms(file)
     return found
 
 
-def _form(file: str, tensor: str, told: object, offset: int) -> TensorForm:
+def _form(file: str, tensor: str, facts: object, offset: int) -> TensorForm:
     try:
-        if not isinstance(told, dict):
+        if not isinstance(facts, dict):
             raise TypeError
-        dtype, shape, (start, stop) = told["dtype"], told["shape"], told["data_offsets"]
+        dtype, shape, (start, stop) = facts["dtype"], facts["shape"], facts["data_offsets"]
         numbers = [*shape, start, stop]
-        if not all(type(one) is int and 0 <= one < 2**62 for one in numbers) or dtype not in _WIDTHS:
+        if not all(type(number) is int and 0 <= number < 2**62 for number in numbers) or dtype not in _WIDTHS:
             raise ValueError
     except (KeyError, TypeError, ValueError):
         raise _no_safetensors(file, f"tensor {tensor[:200]!r} has no dtype, shape and data_offsets") from None
@@ -190,7 +163,7 @@ def _layer_of(tensor: str) -> tuple[str, str | None]:
 
 
 def _weight(base: Mapping[str, TensorForm], layer: str) -> TensorForm | None:
-    """Weight of a layer; a base that was saved without its head lacks the first part of the names."""
+    """A base saved without its head lacks the first part of the names."""
     parts = layer.split(".")
     for at in range(min(3, len(parts))):
         if (found := base.get(".".join([*parts[at:], "weight"]))) is not None:

@@ -1,7 +1,6 @@
 """The API of retrainings and of the promotion gate's verdicts."""
 
-import dataclasses
-from typing import Annotated, Any, Literal, NotRequired, TypeAlias
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
@@ -9,22 +8,21 @@ from sqlalchemy import Connection, Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.datasets.references import open_version
-from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement import gate, jobs
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow, list_verdicts
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.firing import note_manual
-from outrider.monitor.http.common import RequestBody, known_model, timed
-from outrider.monitor.http.declared import Declared, FieldsOf, Time
+from outrider.monitor.http.common import RequestBody, known_model
+from outrider.monitor.http.declared import Declared, FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.settings.config import Settings
 
-from .labels import EstimateFacts
-
-JobFacts: TypeAlias = Annotated[dict[str, Any], FieldsOf(JobRow, "Job", times=True)]
+JOB = FieldsOf(JobRow, "Job", times=True)
+JobFacts: TypeAlias = Annotated[dict[str, Any], JOB]
 
 
 class Retrains(TypedDict):
@@ -33,271 +31,28 @@ class Retrains(TypedDict):
     retrains: list[JobFacts]
 
 
-class AskedFigures(TypedDict):
-    """Figures of one model on a behavioral test."""
-
-    cases: int
-    failures: int
-    low: float
-    high: float
-    error: str
-    confidence: float
-
-
-class SuiteFigures(TypedDict):
-    """One behavioral test, asked of both about the same cases."""
-
-    suite: str
-    test: str
-    capability: str
-    kind: str
-    tolerance: float
-    champion: AskedFigures
-    candidate: AskedFigures
-    only_champion_fails: int
-    only_candidate_fails: int
-    p: float
-    compared: str
-    note: str
-    examples: list[str]
-
-
-class ExcessFigures(TypedDict):
-    """Mean loss of the candidate beyond the champion's, with one-sided bounds."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    """None where it is infinite."""
-    rows: int
-    entities: int
-    error: float
-    variance: float
-    effect: float
-    stretch: str
-
-
-class SliceFigures(TypedDict):
-    """Excess on the rows of one slice."""
-
-    name: str
-    excess: ExcessFigures
-    most: float
-
-
-class PairedFigures(TypedDict):
-    """Losses of both models on the same labelled rows."""
-
-    dataset: str
-    loss: str
-    champion_loss: float | None
-    excess: ExcessFigures
-    is_relative: bool
-    tries: int
-    worn: int
-    left_out: int
-    slices: list[SliceFigures]
-    classes: list[SliceFigures]
-    fault: str
-    champion_share: EstimateFacts | None
-    candidate_share: EstimateFacts | None
-
-
-class FlagsAtLevel(TypedDict):
-    """Live records that one of the two alone flags at a level."""
-
-    level: str
-    only_champion: int
-    only_candidate: int
-
-
-class LiveFlags(TypedDict):
-    """Flags on the answers of both to the same live records."""
-
-    rows: int
-    champion_flagged: int
-    candidate_flagged: int
-    only_champion: int
-    only_candidate: int
-    entities: int
-    entity_hours: int
-    difference: float
-    low: float
-    high: float
-    levels: list[FlagsAtLevel]
-    others: int
-
-
-class NamedSliceFigures(TypedDict):
-    """Losses of both models on a slice that the policy names."""
-
-    name: str
-    max_drop: float
-    pair: PairedFigures
-
-
-class FlagLimitFigures(TypedDict):
-    """Most live records that an assertion may flag."""
-
-    assertion: str
-    max_share: float
-
-
-class LimitsAsked(TypedDict):
-    """Limits that a policy sets."""
-
-    flags: list[FlagLimitFigures]
-    agreement: Literal["same", "close", "not worse"] | None
-    p99_ms: float | None
-    time_ratio: float | None
-    max_mb: float | None
-    bytes_ratio: float | None
-
-
-class FlagShareFigures(TypedDict):
-    """Share of common live records that an assertion flags."""
-
-    assertion: str
-    rows: int
-    judged: int
-    flagged: int
-    stretches: int
-    value: float
-    low: float
-    high: float
-    thinned: int
-
-
-class WrongFigures(TypedDict):
-    """Labelled live records that the candidate gets wrong beyond the champion."""
-
-    records: int
-    value: float
-    low: float
-    high: float
-
-
-class LiveAgreement(TypedDict):
-    """Verdict on the answers of both to the same live records."""
-
-    word: str
-    value: float
-    low: float
-    high: float
-    rows: int
-    margin: float
-    more: int | None
-    wrong: WrongFigures | None
-
-
-class TimeFigures(TypedDict):
-    """Candidate's time to answer, live and in turn with the champion."""
-
-    answered: int
-    p99_ms: float | None
-    rounds: int
-    ratio: float | None
-    low: float
-    high: float | None
-
-
-class WeightFigures(TypedDict):
-    """Bytes of both models' weights; None where unknown."""
-
-    champion: int | None
-    candidate: int | None
-
-
-class LimitFigures(TypedDict):
-    """Evidence on the limits of a policy."""
-
-    flags: list[FlagShareFigures]
-    agreement: LiveAgreement | None
-    times: TimeFigures | None
-    weights: WeightFigures | None
-
-
-class RollingStanding(TypedDict):
-    """Version beside the champion, on rows that neither was trained on."""
-
-    version: str
-    rows: int
-    hours: int
-    better: int
-    worse: int
-    champion_loss: float | None
-    loss: float | None
-    p: float
-    """Adjusted over all compared versions."""
-    is_compared: bool
-    is_better: bool
-
-
-class RollingFigures(TypedDict):
-    """All other versions beside the champion, on the latest labelled rows."""
-
-    rows: int
-    p: float
-    champion: str
-    standings: list[RollingStanding]
-    winner: str | None
-    left_out: list[str]
-    judged: str
-
-
-class GatePolicy(TypedDict):
-    """Policy that a verdict followed."""
-
-    max_drop: float
-    min_gain: float
-    shadow_rows: int
-    requires: list[Literal["labels", "suites", "shadow"]]
-    suites: list[str]
-    tests: list[str]
-    limits: LimitsAsked
-    rolling_rows: int
-    """Latest labelled rows that all versions are compared on; 0 for no such comparison."""
-    rolling_p: float
-    fault: str
-    file: str
-    """Empty where the configuration held the policy itself."""
-    digest: str
-    """SHA-256 of ``text``."""
-    text: str
-    """The file as it was; JSON of the keys without one."""
-
-
-class GateEvidence(TypedDict):
-    """Evidence of a verdict."""
-
-    suites: list[SuiteFigures]
-    held_out: PairedFigures | None
-    fresh: PairedFigures | None
-    shadow: LiveFlags | None
-    missing: list[str]
-    named: list[NamedSliceFigures]
-    limits: LimitFigures
-    rolling: RollingFigures | None
-    policy: GatePolicy
-    passed: bool
-    undecided: bool
-    job: NotRequired[str]
-    """That the verdict is about."""
-
-
-class GateDecision(TypedDict):
-    """A verdict of the promotion gate."""
-
-    id: str
-    model: str
-    candidate: str
-    champion: str
-    promoted: bool
-    outcome: Literal["promoted", "refused", "undecided", "waiting for a person", "passed"]
-    """``passed`` when somebody has decided since."""
-    reasons: list[str]
-    evidence: GateEvidence
-    created: Time
+GateEvidence: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        gate.Evidence,
+        "GateEvidence",
+        more={
+            "policy": Annotated[dict[str, Any], FieldsOf(gate.Policy, "GatePolicy")],
+            "passed": bool,
+            "undecided": bool,
+            "job": NotRequired[str],
+        },
+    ),
+]
+VERDICT = FieldsOf(
+    VerdictRow,
+    "GateDecision",
+    times=True,
+    without=("status",),
+    also=("outcome",),
+    more={"evidence": GateEvidence},
+)
+GateDecision: TypeAlias = Annotated[dict[str, Any], VERDICT]
 
 
 class GateDecisions(TypedDict):
@@ -338,13 +93,13 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         """Retraining jobs, newest first."""
         with engine.connect() as connection:
             found = jobs.recent(connection, kind="retrain", model=model, limit=limit)
-        return {"retrains": [job_facts(job) for job in found]}
+        return {"retrains": [JOB.body(job) for job in found]}
 
     @router.get("/retrains/{job}", tags=["retrains"])
     def get_retrain(job: str) -> Declared[JobFacts]:
         """Job with its stage, seconds per stage, candidate and reasons."""
         with engine.connect() as connection:
-            return job_facts(jobs.get(connection, job))
+            return JOB.body(jobs.get(connection, job))
 
     @router.post("/retrains", tags=["retrains"], status_code=202)
     def request_retrain(body: RetrainRequest, request: Request) -> Declared[JobFacts]:
@@ -379,7 +134,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
             if body.candidate is None and body.repeat is None:
                 by = visitor_of(request).name
                 note_manual(connection, body.model, by=by, job=job, now_us=now_us())
-            return job_facts(jobs.get(connection, job))
+            return JOB.body(jobs.get(connection, job))
 
     @router.get("/gates", tags=["retrains"], response_model=Declared[GateDecisions])
     def list_gates(
@@ -388,7 +143,7 @@ def add_retrains(router: APIRouter, engine: Engine, settings: Settings) -> None:
         """Verdicts of the promotion gate with reasons and evidence, newest first."""
         with engine.connect() as connection:
             found = list_verdicts(connection, model, limit=limit)
-        return {"gates": [_verdict(verdict) for verdict in found]}
+        return {"gates": [VERDICT.body(verdict) for verdict in found]}
 
 
 def _check_repeatable(body: RetrainRequest, job: JobRow) -> None:
@@ -423,14 +178,3 @@ def _check_candidate(body: RetrainRequest, found: models.Model) -> None:
     if body.full:
         detail = "full validates the rows to train on: nothing is trained for a candidate"
         raise ProblemError(problem(422, detail, field="full"))
-
-
-def _verdict(found: VerdictRow) -> dict[str, Any]:
-    row = timed(dataclasses.asdict(found)) | {"outcome": found.outcome}
-    del row["status"]
-    return row
-
-
-def job_facts(found: JobRow) -> dict[str, Any]:
-    """Fields of a job for the API."""
-    return timed(dataclasses.asdict(found))

@@ -4,21 +4,24 @@ Clients ask before they send.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pyarrow as pa
-from fastapi import APIRouter
 from starlette.responses import JSONResponse
 from typing_extensions import TypedDict
 
 from outrider.assertions.batch.columns import is_tensor
-from outrider.monitor.http.declared import Declared
 from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.http.routes import view
 from outrider.monitor.intake.column_types import parse_type
 from outrider.monitor.intake.protocols.request_models import RequestModels
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 
 _DATATYPES = {pa.int64(): "INT64", pa.float64(): "FP64", pa.bool_(): "BOOL"}
+
+
+TAG = "shadow targets"
 
 
 class Live(TypedDict):
@@ -71,52 +74,49 @@ class ModelMetadata(TypedDict):
     outputs: list[TensorMetadata]
 
 
-def v2_routes(settings: Settings, models: RequestModels, fault: Callable[[], str | None]) -> APIRouter:
-    """Routes under ``/v2``.
+@dataclass(frozen=True, slots=True)
+class ShadowTarget:
+    """Settings, names of requests to models, and why records would be refused."""
 
-    Parameters
-    ----------
-    settings
-        The whole configuration.
-    models
-        Names of requests to models.
-    fault
-        Why records would be refused, or None.
-    """
-    router = APIRouter(prefix="/v2", tags=["shadow targets"])
+    settings: Settings
+    models: RequestModels
+    fault: Callable[[], str | None]
 
-    @router.get("/health/live")
-    async def live() -> Live:
-        """Liveness of the process."""
-        return {"live": True}
 
-    @router.get("/health/ready", response_model=Ready, responses={503: {"model": Ready}})
-    async def ready() -> JSONResponse:
-        """Readiness to take a mirrored request."""
-        reason = fault()
-        return JSONResponse({"ready": reason is None}, 200 if reason is None else 503)
+@view("/v2/health/live", scope="", tag=TAG)
+async def live(_target: ShadowTarget) -> Live:
+    """Liveness of the process."""
+    return {"live": True}
 
-    @router.get("")
-    async def server() -> ServerMetadata:
-        """Metadata of the server."""
-        return {
-            "name": "outrider",
-            "version": "2",
-            "extensions": ["binary_tensor_data", "parameters", "sequence"],
-        }
 
-    @router.get("/models/{name:path}/ready")
-    async def model_ready(name: str) -> ModelReady:
-        """Readiness of a model: under watch."""
-        return {"name": _named(models, name), "ready": True}
+@view("/v2/health/ready", scope="", tag=TAG, response_model=Ready, responses={503: {"model": Ready}})
+async def ready(target: ShadowTarget) -> JSONResponse:
+    """Readiness to take a mirrored request."""
+    reason = target.fault()
+    return JSONResponse({"ready": reason is None}, 200 if reason is None else 503)
 
-    @router.get("/models/{name:path}")
-    async def model(name: str) -> Declared[ModelMetadata]:
-        """Metadata of a model: the columns that are declared."""
-        found = _named(models, name)
-        return _metadata(found, settings.models[found])
 
-    return router
+@view("/v2", scope="ingest read", models="none", tag=TAG)
+async def server(_target: ShadowTarget) -> ServerMetadata:
+    """Metadata of the server."""
+    return {
+        "name": "outrider",
+        "version": "2",
+        "extensions": ["binary_tensor_data", "parameters", "sequence"],
+    }
+
+
+@view("/v2/models/{name:path}/ready", scope="ingest read", tag=TAG)
+async def model_ready(target: ShadowTarget, name: str) -> ModelReady:
+    """Readiness of a model: under watch."""
+    return {"name": _named(target.models, name), "ready": True}
+
+
+@view("/v2/models/{name:path}", scope="ingest read", tag=TAG)
+async def model(target: ShadowTarget, name: str) -> ModelMetadata:
+    """Metadata of a model: the columns that are declared."""
+    found = _named(target.models, name)
+    return _metadata(found, target.settings.models[found])
 
 
 def _named(models: RequestModels, name: str) -> str:

@@ -11,51 +11,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.behavioral_tests.asking.server import Fate
 from outrider.errors import SchemaMismatch
 
 from .questions import MODEL
 
 Outputs = Mapping[str, NDArray[Any]]
-Fate = Literal["answered", "refused", "late", "failed", "unreadable", "unasked"]
-"""What became of a question: an answer, a status 4xx, none in time, none at all, or one of another form.
-
-``unasked``: it never left this machine, which says nothing of the system.
-"""
 NumberKind = Literal["class", "number"]
 """What an output is that comes as 1 from one side and as 1.0 from the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of one system to a batch of questions.
-
-    Attributes
-    ----------
-    outputs
-        ``outputs.*``, aligned with the questions; nulls where there is no answer.
-    fate
-        A :data:`Fate` for each question, shape (rows,).
-    why
-        Reason of each question without an answer, empty for the others, shape (rows,).
-    latency_s
-        Time from question to answer, NaN where it was not asked alone, shape (rows,).
-    tokens
-        Tokens of question and answer as the system counts them, -1 where it does not, shape (rows, 2).
-    is_cached
-        Answers that a cache gave, which says nothing on noise, shape (rows,).
-    models
-        Names that the answers give their model.
-    is_answered
-        Mask of the questions with an answer, shape (rows,).
-    """
+    """Answers of one system to a batch of questions; every array has one entry per question."""
 
     outputs: Batch
     fate: NDArray[np.object_]
     why: NDArray[np.object_]
     latency_s: NDArray[np.float64]
+    """NaN where a question was not asked alone."""
     tokens: NDArray[np.int64]
+    """Of question and answer, shape (rows, 2); -1 where the system does not count them."""
     is_cached: NDArray[np.bool_]
     models: frozenset[str] = frozenset()
+    """Names that the answers give their model."""
     is_answered: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +47,6 @@ class Answers:
         return np.asarray(self.fate != "unasked", dtype=np.bool_)
 
     def take(self, rows: NDArray[np.intp]) -> "Answers":
-        """Answers of some questions."""
         if is_all(rows, len(self.fate)):
             return self
         return Answers(
@@ -95,14 +73,13 @@ class Answers:
         return replace(self, outputs=self.outputs.with_columns(columns)) if columns else self
 
     def unreadable(self, why: str) -> "Answers":
-        """The same, with every answer unreadable for a reason."""
         fate, reasons = self.fate.copy(), self.why.copy()
         fate[self.is_answered], reasons[self.is_answered] = "unreadable", why
         return replace(self, fate=fate, why=reasons)
 
     @classmethod
     def recorded(cls, questions: Batch) -> "Answers":
-        """Answers that stand in the traffic itself."""
+        """Answers that the traffic itself holds."""
         names = [name for name in questions.names if name.startswith("outputs.")]
         is_there = np.zeros(questions.rows, dtype=np.bool_)
         for name in names:
@@ -128,8 +105,7 @@ class Asker(Protocol):
     def ask(self, questions: Batch, /) -> Answers:
         """Answers to all questions; failures of the system are answers, too."""
 
-    def close(self) -> None:
-        """Leave connections and processes."""
+    def close(self) -> None: ...
 
 
 def is_all(rows: NDArray[np.intp], count: int) -> bool:
@@ -144,10 +120,7 @@ def is_all(rows: NDArray[np.intp], count: int) -> bool:
 
 
 class GatheredAnswers:
-    """Answers to one batch of questions, filled block by block.
-
-    Blocks may come from several threads. A question that nobody answers stays ``failed``.
-    """
+    """Answers filled block by block, from several threads; a question without an answer stays ``failed``."""
 
     def __init__(self, questions: Batch) -> None:
         rows = questions.rows
@@ -166,7 +139,6 @@ class GatheredAnswers:
         latency_s: float = float("nan"),
         is_cached: bool = False,
     ) -> None:
-        """Take the answers to some questions."""
         at = np.asarray(rows, dtype=np.intp)
         self._parts.append((at, outputs))
         self._fate[at], self._why[at] = "answered", ""
@@ -175,12 +147,11 @@ class GatheredAnswers:
             self._latency_s[at] = latency_s
 
     def missing(self, rows: Sequence[int], fate: Fate, why: str) -> None:
-        """Note why some questions have no answer."""
         at = np.asarray(rows, dtype=np.intp)
         self._fate[at], self._why[at] = fate, why[:300]
 
     def answers(self) -> Answers:
-        """All answers; minority forms are unreadable."""
+        """All answers; those of a form that few others have are unreadable."""
         columns: dict[str, Any] = {"id": self._questions.arrow("id")}
         for name in dict.fromkeys(name for _, outputs in self._parts for name in outputs):
             columns[f"outputs.{name}"] = self._column(name)
@@ -195,7 +166,6 @@ class GatheredAnswers:
         )
 
     def _column(self, name: str) -> Any:
-        """Values of one output for all questions, nulls where there are none."""
         parts = [(at, np.asarray(outputs[name])) for at, outputs in self._parts if name in outputs]
         forms = [(values.dtype.kind in "iufb", values.shape[1:]) for _, values in parts]
         common = max(set(forms), key=forms.count)

@@ -50,13 +50,6 @@ def is_secret(name: str) -> bool:
 
 
 def checked_kinds(names: Collection[str]) -> frozenset[str]:
-    """Kinds that a person declares safe.
-
-    Raises
-    ------
-    ConfigError
-        If one is unknown.
-    """
     if unknown := sorted(set(names) - KINDS.keys()):
         raise ConfigError(f"--safe-to-ask: one of {', '.join(KINDS)} expected, got {unknown[0]!r}")
     return frozenset(names)

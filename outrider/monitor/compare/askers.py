@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from outrider.behavioral_tests.asking.limits import RateLimit
+from outrider.behavioral_tests.asking.records import V1Instances
+from outrider.behavioral_tests.asking.server import ModelServer
+from outrider.dataops.model_kinds.open_inference import V2Tensors
+from outrider.dataops.model_kinds.source import Source
 from outrider.errors import ConfigError
 
 from .answers import Asker
 from .chat_asker import ChatAsker
-from .exchange import AskedServer
 from .known_answers import KnownAnswers
 from .local_asker import LocalAsker, local_model
-from .rates import RateLimits
-from .records_asker import RecordsAsker, V1Records, V2Records
+from .records_asker import RecordsAsker
 
 PROMPTS = (".md", ".txt")
 MOST_PROMPT_BYTES = 1_000_000
+MAX_BYTES = 16_777_216
+"""Longest answer."""
 _FORMS = (
     "an address that ends in /v1, /v1/chat/completions, /v2/models/NAME[/infer] or /v1/models/NAME:predict "
     "expected"
@@ -29,27 +34,7 @@ _PRIVATE = (".local", ".internal", ".localhost", ".svc", ".lan", ".home.arpa")
 
 @dataclass(frozen=True, slots=True)
 class AskOptions:
-    """Options of asking one system.
-
-    Attributes
-    ----------
-    name
-        As reports call it; default: its address or path.
-    deadline_s
-        For one answer.
-    parallel
-        Questions under way at an address.
-    rate
-        Most questions a second to one server.
-    key_env, production_key_env
-        Environment variables with the system's key, and with production's, whom a prompt is put to.
-    model
-        Name to call a server's model by.
-    limits
-        Rates by server, shared by all systems of a comparison.
-    known
-        Answers given before, shared as well.
-    """
+    """Options of asking one system; ``rate`` is per server, ``deadline_s`` per answer."""
 
     name: str = ""
     deadline_s: float = 30.0
@@ -57,31 +42,22 @@ class AskOptions:
     rate: float | None = None
     key_env: str = "OUTRIDER_MODEL_KEY"
     production_key_env: str = "OUTRIDER_MODEL_KEY"
+    """Of production, whose model a prompt is put to."""
     model: str | None = None
-    limits: RateLimits = field(default_factory=RateLimits)
+    limits: dict[str, RateLimit] = field(default_factory=dict)
+    """By ``host:port``, shared by all systems of a comparison, as ``known`` is."""
     known: KnownAnswers = field(default_factory=KnownAnswers)
 
     def but(self, **changes: Any) -> "AskOptions":
-        """The same with other values; rates stay shared."""
         return replace(self, **changes)
 
 
 def asker_of(
     text: str, options: AskOptions, *, production: str | None = None, folder: Path | None = None
 ) -> Asker:
-    """System of a text; nothing is asked or loaded yet.
+    """System that a text names; nothing is asked or loaded yet.
 
-    Parameters
-    ----------
-    production
-        Address whose model a prompt is put to, or folder that an adapter is laid over.
-    folder
-        What paths are relative to; default the working folder.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such system.
+    A prompt is put to ``production``'s model, and an adapter is laid over ``production``'s folder.
     """
     base = (folder or Path()).resolve()
     if _is_address(text):
@@ -95,24 +71,11 @@ def asker_of(
 def local_asker(
     text: str, options: AskOptions, *, folder: Path | None = None, base: Path | None = None
 ) -> LocalAsker:
-    """Model of this machine.
-
-    Parameters
-    ----------
-    base
-        Folder that an adapter is laid over.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such model.
-    """
     model = local_model(text, folder or Path().resolve(), base=base)
     return LocalAsker(options.name or text, model, deadline_s=options.deadline_s)
 
 
 def public_hosts(candidates: Sequence[str], production: str | None) -> list[str]:
-    """Public hosts of candidates that are not production's."""
     own = _host(production) if production is not None and _is_address(production) else ""
     hosts = dict.fromkeys(_host(each) for each in candidates if _is_address(each))
     return [host for host in hosts if host != own and _is_public(host)]
@@ -146,13 +109,15 @@ def _at_address(text: str, options: AskOptions) -> Asker:
     parts = _parts(text)
     path = parts.path.rstrip("/")
     name = options.name or f"{parts.netloc}{path}"
-    server = _server(text, options, options.key_env)
     if "/v2/models/" in path:
         url = parts._replace(path=path if path.endswith("/infer") else f"{path}/infer").geturl()
-        return RecordsAsker(name, url, server, V2Records(url), parallel=options.parallel)
+        v2 = V2Tensors(Source("endpoint", url, task="other"))
+        return RecordsAsker(name, _server(url, options, options.key_env), v2, parallel=options.parallel)
     if path.endswith(":predict") or "/v1/models/" in path:
         url = parts._replace(path=path if path.endswith(":predict") else f"{path}:predict").geturl()
-        return RecordsAsker(name, url, server, V1Records(), parallel=options.parallel)
+        v1 = V1Instances(url)
+        return RecordsAsker(name, _server(url, options, options.key_env), v1, parallel=options.parallel)
+    server = _server(text, options, options.key_env)
     return ChatAsker(
         name, _chat_url(text), server, model=options.model, parallel=options.parallel, known=options.known
     )
@@ -197,9 +162,19 @@ def _of_prompt(path: Path, text: str, options: AskOptions, production: str | Non
     )
 
 
-def _server(url: str, options: AskOptions, key_env: str) -> AskedServer:
-    limit = options.limits.of(url, options.rate)
-    return AskedServer(url, limit=limit, key_env=key_env, deadline_s=options.deadline_s)
+def _server(url: str, options: AskOptions, key_env: str) -> ModelServer:
+    parts = urlsplit(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    limit = options.limits.setdefault(f"{parts.hostname}:{port}", RateLimit(options.rate))
+    return ModelServer(
+        url,
+        deadline_s=options.deadline_s,
+        key_env=key_env,
+        limit=limit,
+        is_patient=True,
+        headers={"x-outrider-shadow": "1"},
+        max_bytes=MAX_BYTES,
+    )
 
 
 def _is_public(host: str) -> bool:

@@ -16,14 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from outrider.assertions import Batch
-from outrider.dataops.state.in_threads import in_threads
+from outrider.behavioral_tests.asking.server import Fate, ModelServer, in_threads
 from outrider.errors import ConfigError
 from outrider.monitor.intake.protocols.chat_columns import content_text
 
-from .answers import Answers, Fate
+from .answers import Answers
 from .completions import NAMES, OtherForm, answer_fields, parsed_answer, tokens
-from .exchange import AskedServer
-from .known_answers import KnownAnswers
+from .known_answers import KnownAnswers, is_cache_hit
 from .questions import MODEL, REQUEST, Members, members_of, raw, value_of
 
 ROUND_BYTES = 134_217_728
@@ -33,7 +32,7 @@ _NAME = 200
 
 
 class CannotAsk(ValueError):  # noqa: N818 - reads as the thing it is
-    """A request that this system cannot be asked; the message says why."""
+    """A request that this system cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +47,16 @@ class _Reply:
 
 
 class ChatAsker:
-    """Server of ``chat/completions`` and ``completions``.
+    """Server of ``chat/completions`` and ``completions``, whichever of them ``url`` names.
 
-    Parameters
-    ----------
-    url
-        Address of either; the other is found beside it.
-    model
-        Name to call the model by; None: as the request names it, else the server's only one.
-    system
-        Prompt that takes the place of the first message of the system, or is put in front.
-    parallel
-        Questions under way.
-    known
-        Answers of all systems that are asked.
+    ``model`` is what every request names; None: as recorded, else the server's only model.
     """
 
     def __init__(
         self,
         name: str,
         url: str,
-        server: AskedServer,
+        server: ModelServer,
         *,
         model: str | None = None,
         system: str | None = None,
@@ -90,17 +78,9 @@ class ChatAsker:
 
     @property
     def retries(self) -> int:
-        """Questions asked a second time at the server's request."""
         return self._server.retries
 
     def ask(self, questions: Batch, /) -> Answers:
-        """Answers to all questions.
-
-        Raises
-        ------
-        ConfigError
-            If the questions are no requests of completions.
-        """
         if not questions.has(REQUEST):
             there = ", ".join(name for name in questions.names if name.startswith("inputs."))
             raise ConfigError(
@@ -112,17 +92,9 @@ class ChatAsker:
         replies = in_threads(self._parallel, [partial(self._one, body, budget) for body in bodies])
         return _answers(questions, replies)
 
-    def close(self) -> None:
-        """Leave connections to the client."""
+    def close(self) -> None: ...
 
     def request(self, body: str) -> tuple[str, bytes]:
-        """Address and body of a question.
-
-        Raises
-        ------
-        CannotAsk
-            If it cannot be put to this system.
-        """
         given = members_of(body.encode())
         members = dict(given)
         if bytes(members.get("stream", b"false")) != b"false":
@@ -144,7 +116,7 @@ class ChatAsker:
             url, content = self.request(body)
         except (ValueError, msgspec.MsgspecError) as error:
             return _Reply("unasked", str(error))
-        found = self._server.post(url, content)
+        found = self._server.post(content, url=url)
         if found.fate != "answered":
             return _Reply(found.fate, found.why)
         try:
@@ -158,7 +130,7 @@ class ChatAsker:
         if other:
             with self._lock:
                 self.borrowed[other] += 1
-        is_cached = found.is_cached or is_known
+        is_cached = is_known or is_cache_hit(found.headers)
         model = answer.get("model")
         named = model[:_NAME] if isinstance(model, str) else ""
         return _Reply("answered", "", fields, found.latency_s, tokens(answer), is_cached, named)
@@ -199,7 +171,7 @@ def with_system(messages: msgspec.Raw, system: str) -> msgspec.Raw:
 
 
 def system_prompt(questions: Batch) -> str | None:
-    """System prompt of the first question; None without one."""
+    """System prompt of the first question."""
     if not questions.has(REQUEST) or not questions.rows:
         return None
     try:

@@ -15,17 +15,11 @@ Fields = dict[str, Any]
 
 
 class OtherForm(ValueError):  # noqa: N818 - reads as the thing it is
-    """An answer of another form; the message says which was expected."""
+    """An answer of another form."""
 
 
 def parsed_answer(body: bytes) -> Mapping[str, Any]:
-    """JSON object of an answer, streamed or not.
-
-    Raises
-    ------
-    OtherForm
-        If it is none, or its stream broke off.
-    """
+    """JSON object of an answer, streamed or not; a stream that broke off is none."""
     if body.lstrip()[:5] == b"data:":
         found = assembled(body)
         if not found or (found["choices"][0]["finish_reason"] is None and b"[DONE]" not in body):
@@ -42,11 +36,6 @@ def parsed_answer(body: bytes) -> Mapping[str, Any]:
 
 def answer_fields(answer: Mapping[str, Any]) -> Fields:
     """Fields of a completion's first choice.
-
-    Raises
-    ------
-    OtherForm
-        If it has none.
 
     Examples
     --------

@@ -58,7 +58,6 @@ class Conversations:
         self._count = 0
 
     def name(self, body: bytes | str) -> str | None:
-        """Name of a request's conversation; None without messages."""
         try:
             messages = _DECODE(body).messages
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

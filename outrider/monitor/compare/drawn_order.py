@@ -26,18 +26,10 @@ _ALIGNED = 64
 
 
 class DrawnTraffic:
-    """Questions of files, in an order that is drawn.
+    """Questions of files in a drawn order: the first part of a sorted file says nothing of the rest.
 
-    The first part of a sorted file says nothing of the rest; in a drawn order every part speaks of the whole.
-    The files are read once; what does not fit waits in a temporary file without a name. Conversations are
-    drawn alike, however long they are, and of each one record: that which counts.
-
-    Parameters
-    ----------
-    seed
-        Of the draw: the same files and seed give the same order.
-    stop
-        Ends the reading once it is set: what was read by then is asked.
+    Conversations are drawn alike, however long they are, and of each one record. Setting ``stop`` ends the
+    reading of files; what was read by then is asked.
     """
 
     def __init__(self, traffic: Traffic, seed: int = 0, *, stop: threading.Event | None = None) -> None:
@@ -68,7 +60,6 @@ class DrawnTraffic:
         return stored
 
     def funnel(self) -> dict[str, Any]:
-        """Counts of :meth:`Traffic.funnel`, and of the turns that are not asked."""
         return self._traffic.funnel() | {"further turns": self._further}
 
 
@@ -136,14 +127,13 @@ class _StoredQuestions:
         self._schema_of.append(self._known_schema(batch.to_arrow().schema))
 
     def map(self) -> None:
-        """Map the file, which may be closed then."""
         self._write()
         self._file.flush()
         if self._places:
             self._mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def entities(self) -> NDArray[np.uint64]:
-        """Entity of each row, a number of its own where it stands alone."""
+        """Entity of each row, a number of its own where it has none."""
         return np.concatenate([np.zeros(0, dtype=np.uint64), *self._entities])
 
     def in_order(self, rows: NDArray[np.intp]) -> Iterator[Batch]:
@@ -186,7 +176,6 @@ class _StoredQuestions:
 
 
 def _entities(batch: Batch, before: int) -> NDArray[np.uint64]:
-    """Entity of each row as a number."""
     from pandas.util import hash_array  # pandas is slow to import
 
     found = np.arange(before, before + batch.rows, dtype=np.uint64)

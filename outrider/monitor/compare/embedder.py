@@ -20,30 +20,14 @@ TEXT, VECTOR = "outputs.text", "outputs.embedding"
 
 
 class TextEmbedder:
-    """Embedding model that is asked about texts, each once in a call.
-
-    Parameters
-    ----------
-    asker
-        Who is asked; it answers an ``embedding`` to a ``text``.
-    seed
-        Of what is exchanged to measure the embedding's reach.
-    """
+    """Embedding model of this machine; it answers an ``embedding`` to a ``text``, each once in a call."""
 
     def __init__(self, asker: Asker, seed: int = 0) -> None:
         self._asker = asker
         self.reach = EmbeddingReach(np.random.default_rng([seed, 2]))
 
     def embedded(self, answers: Sequence[Answers | None]) -> list[Answers | None]:
-        """Answers with a column of unit vectors of their texts.
-
-        The first are production's: its texts are those that the reach is measured on.
-
-        Raises
-        ------
-        ConfigError
-            If the model answers no vectors.
-        """
+        """Answers with unit vectors of their texts; the reach is measured on the first, production's."""
         rows = [_with_text(each) for each in answers]
         texts = [_texts(each, at) for each, at in zip(answers, rows, strict=True)]
         forms = self.reach.exchanged(texts[0])
@@ -56,13 +40,7 @@ class TextEmbedder:
         return [_joined(each, at, part) for each, at, part in zip(answers, rows, parts, strict=True)]
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Unit vector of each text, shape (n, d), NaN without one.
-
-        Raises
-        ------
-        ConfigError
-            If the model answers no vectors.
-        """
+        """Unit vector of each text, shape (n, d), NaN without one."""
         single = list(dict.fromkeys(texts))
         columns = {"id": [str(at) for at in range(len(single))], "inputs.text": pa.array(single, pa.string())}
         answers = self._asker.ask(Batch.from_columns(columns, model=MODEL, rows=len(single)))
@@ -78,17 +56,15 @@ class TextEmbedder:
         return found[[place[text] for text in texts]]
 
     def close(self) -> None:
-        """End the model's process."""
         self._asker.close()
 
     def _measure(self, vectors: NDArray[np.float64], rows: NDArray[np.intp], said: int) -> None:
-        """Measure the reach by production's texts and their forms, which follow all texts that were said."""
+        """Measure the reach by production's texts and their forms, which follow all other texts."""
         apart = np.linalg.norm(vectors[rows] - vectors[said:], axis=1)
         self.reach.update(np.array([apart[rows == row].min() for row in np.unique(rows)]))
 
 
 def _with_text(answers: Answers | None) -> NDArray[np.intp]:
-    """Rows with a text to embed."""
     if answers is None or not answers.outputs.has(TEXT):
         return np.zeros(0, dtype=np.intp)
     return np.flatnonzero(answers.is_answered)

@@ -17,15 +17,7 @@ _IDS = ("x-request-id", "x-outrider-id")
 
 
 class FollowedTraffic(Traffic):
-    """Questions of traffic that goes on, counted on the way.
-
-    Parameters
-    ----------
-    blocks
-        Requests as JSON lines, or a table of records; None while nothing comes.
-    drop, hash, safe
-        As of :class:`Traffic`.
-    """
+    """Questions of running traffic, in blocks of JSON lines or tables; None while nothing comes."""
 
     def __init__(
         self,

@@ -18,12 +18,7 @@ def forecast(
 ) -> list[dict[str, Any]]:
     """Records and questions that prove an equal candidate, by noise.
 
-    Parameters
-    ----------
-    is_talk
-        Whether texts are compared: then every property of them is.
-    asks_production
-        False where its recorded answers are compared.
+    ``asks_production`` is False where its recorded answers are compared.
     """
     is_again = asks_production or plan.is_deterministic
     measures = len(talk_measures(plan.agree)) + 1 if is_talk else 1
@@ -47,7 +42,6 @@ def forecast(
 
 
 def forecast_text(rows: Sequence[Mapping[str, Any]], until: Until) -> str:
-    """Forecast in a sentence."""
     said = [f"{_records(row)} if answers differ from themselves in {percent(row['noise'])}" for row in rows]
     text = f"An equal candidate is proven by {', by '.join(said)}"
     if any(row["records"] is None or row["records"] > until.records for row in rows):
@@ -58,10 +52,7 @@ def forecast_text(rows: Sequence[Mapping[str, Any]], until: Until) -> str:
 def costs(
     rows: Sequence[Mapping[str, Any]], sides: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[float | None]]:
-    """Cost of a forecast by system, production first.
-
-    Only of those whose prices and tokens are known.
-    """
+    """Cost of a forecast by system, production first, where prices and tokens are known."""
     found = {}
     for at, side in enumerate(sides):
         questions = [row["candidate" if at else "production"] for row in rows]
@@ -72,7 +63,6 @@ def costs(
 
 
 def costs_text(found: Mapping[str, Sequence[float | None]]) -> str:
-    """Cost of each system in a sentence, empty where none is known."""
     said = [
         f"{name} {' or '.join('unknown' if one is None else f'{one:.3g}' for one in all_)}"
         for name, all_ in found.items()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.assertions.comparison.judged import JudgedPairs
-from outrider.behavioral_tests import chat
+from outrider.behavioral_tests.asking.chat import judging_messages
 
 from .answers import Asker
 from .questions import MODEL, REQUEST
@@ -29,15 +29,7 @@ _VALUES = {"1": 1.0, "2": -1.0, "tie": 0.0}
 
 
 class PairJudge:
-    """Judge of pairs: each is asked in both orders, and none twice.
-
-    Parameters
-    ----------
-    asker
-        Who is asked; an answer is ``1``, ``2`` or ``tie``.
-    budget
-        Pairs at most, all candidates together.
-    """
+    """Judge of pairs, which is asked in both orders, about no pair twice, about ``budget`` pairs in all."""
 
     def __init__(self, asker: Asker, *, budget: int) -> None:
         self._asker = asker
@@ -45,9 +37,9 @@ class PairJudge:
         self._known: dict[str, float] = {}
 
     def preferences(self, pairs: Sequence[dict[str, Any]]) -> list[float | None]:
-        """Preference in each pair: 1 candidate, -1 production, 0 tie.
+        """Preference in each pair (1 candidate, -1 production, 0 tie), the mean of both orders.
 
-        The mean of both orders; None for a pair beyond the budget or without a readable answer.
+        None for a pair beyond the budget or without a readable answer.
         """
         keys = [_digest(pair) for pair in pairs]
         new = [at for at, key in enumerate(keys) if key not in self._known][: self._left]
@@ -58,7 +50,6 @@ class PairJudge:
         return [self._known.get(key) for key in keys]
 
     def close(self) -> None:
-        """Leave connections."""
         self._asker.close()
 
     def _ask(self, pairs: Sequence[dict[str, Any]]) -> list[float | None]:
@@ -82,10 +73,9 @@ def is_drawn(question: str, seed: int) -> bool:
 
 
 def judged_pairs(judged: Mapping[str, float], labels: Mapping[str, float], seed: int) -> JudgedPairs:
-    """Judgements, with labels of drawn pairs.
+    """Judgements, with labels of drawn pairs, up to the first drawn pair without a label.
 
-    Those in front of the first drawn pair without a label, in the order of judging: later ones without their
-    labels would stand for the judge alone.
+    Later ones without their labels would rest on the judge alone.
     """
     names = [*takewhile(lambda name: name in labels or not is_drawn(name, seed), judged)]
     values = np.array([judged[name] for name in names])
@@ -97,12 +87,11 @@ def judged_pairs(judged: Mapping[str, float], labels: Mapping[str, float], seed:
 
 def _body(pair: dict[str, Any], one: str, two: str) -> str:
     values = {"question": _question(pair), "answer_1": pair[one], "answer_2": pair[two]}
-    messages = chat.judging_messages(_PROMPT, values)
+    messages = judging_messages(_PROMPT, values)
     return json.dumps({"messages": messages, "temperature": 0, "max_tokens": 8})
 
 
 def _question(pair: dict[str, Any]) -> str:
-    """Question of a pair, whole: the messages of a request, or the inputs of a record."""
     inputs = pair["inputs"]
     try:
         body = json.loads(inputs[REQUEST.removeprefix("inputs.")])
@@ -112,7 +101,6 @@ def _question(pair: dict[str, Any]) -> str:
 
 
 def _value(text: str | None) -> float | None:
-    """Value of an answer: 1 for the first, -1 for the second, 0 for a tie."""
     found = _SAID.fullmatch(text or "")
     return None if found is None else _VALUES[found[1].lower()]
 

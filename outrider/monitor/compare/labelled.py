@@ -20,8 +20,6 @@ Word = Literal["same", "close", "different", "worse", "better", "undecided"]
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """Verdict on a candidate, as a word and as a sentence."""
-
     word: Word
     sentence: str
 
@@ -33,37 +31,20 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class PairLabels:
-    """Labels of one candidate's pairs, and a judge's preferences.
-
-    Attributes
-    ----------
-    labels
-        Side that is right, by id of the question.
-    judged
-        Preference of a judge by id of the question, in the order of judging; None without a judge.
-    seed
-        Of the draw of judged pairs for labels.
-    """
+    """Labels of one candidate's pairs by id of the question, and a judge's preferences in their order."""
 
     labels: Mapping[str, Right]
     judged: Mapping[str, float] | None
     seed: int
 
     def conclusion(self, unlabelled: Conclusion, name: str, candidates: int) -> Conclusion:
-        """Conclusion with these labels, from the one without any.
-
-        Parameters
-        ----------
-        candidates
-            Number of candidates that share the error.
-        """
+        """Conclusion with these labels; all candidates share the error."""
         if not unlabelled.is_open:
             return unlabelled
         found = self._by_labels(name, candidates) if self.judged is None else self._by_judge(name, candidates)
         return found or unlabelled
 
     def judge_verdict(self, candidates: int) -> JudgedVerdict | None:
-        """Verdict of the judge, corrected by labels; None without judgements."""
         if not self.judged:
             return None
         labels = {question: _BETTER[right] for question, right in self.labels.items()}
@@ -84,7 +65,7 @@ class PairLabels:
         return Conclusion(word, f"{name} is {word}: {why}")
 
     def _by_judge(self, name: str, candidates: int) -> Conclusion | None:
-        """Conclusion by a judge that labels correct; none without labels."""
+        """Conclusion by a judge that labels correct."""
         found = self.judge_verdict(candidates)
         if found is None or found.direction not in ("worse", "better"):
             return None
@@ -96,10 +77,7 @@ class PairLabels:
 def relabelled(
     report: Mapping[str, Any], candidate: str, question: str, right: Right
 ) -> dict[str, Any] | None:
-    """Report with one more label and the verdict that follows.
-
-    None without such a pair.
-    """
+    """Report with one more label and the verdict that follows; None without such a pair."""
     candidates: Sequence[Mapping[str, Any]] = report["candidates"]
     found = next((each for each in candidates if each["name"] == candidate), None)
     if found is None or all(pair["id"] != question for pair in found["to_label"]):

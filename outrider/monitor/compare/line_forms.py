@@ -37,15 +37,6 @@ _SETTINGS = ("temperature", "top_p", "max_tokens", "seed")
 
 
 def questions_of(text: bytes) -> list[RecordedQuestion]:
-    """Questions of one JSON value.
-
-    Raises
-    ------
-    Unreadable
-        If it is no JSON, or of no form that is known.
-    NoQuestion
-        If it holds nothing that may be asked.
-    """
     try:
         if text[:1] == b'"':
             return [RecordedQuestion(body=chat_body(msgspec.json.decode(text, type=str)))]
@@ -80,12 +71,10 @@ def _of_object(text: bytes, given: Members) -> list[RecordedQuestion]:
 
 
 def _is_text_request(given: Members) -> bool:
-    """Test for a request of completions without messages."""
     return "prompt" in given and bool(given.keys() - _META - {"prompt"})
 
 
 def _about(given: Members) -> dict[str, Any]:
-    """Id, conversation, time and attributes beside a question."""
     id_ = value_of(given, "id") or value_of(given, "custom_id")
     entity = value_of(given, "entity") or value_of(given, "conversation")
     ts = value_of(given, "ts") or value_of(given, "timestamp")
@@ -98,7 +87,7 @@ def _about(given: Members) -> dict[str, Any]:
 
 
 def attributes(given: Any) -> dict[str, Any]:
-    """Attributes by name, without keys and cookies."""
+    """Attributes without keys and cookies."""
     found = given if isinstance(given, Mapping) else {}
     return {str(name): value for name, value in found.items() if not is_secret(str(name))}
 
@@ -132,7 +121,6 @@ def _captured(request: bytes, given: Members, about: dict[str, Any]) -> list[Rec
 
 
 def _answers(given: Members) -> dict[str, Any]:
-    """Recorded answer beside a request, empty where none can be read."""
     for name in ("response", "answer", "output", "outputs"):
         value = value_of(given, name)
         if isinstance(value, Mapping) and isinstance(value.get("body"), Mapping | str):
@@ -145,7 +133,6 @@ def _answers(given: Members) -> dict[str, Any]:
 
 
 def recorded_answer(value: Any) -> dict[str, Any]:
-    """Fields of a recorded answer: a completion, its stream, or its text."""
     try:
         if (isinstance(value, str) and value.lstrip()[:1] == "{") or str(value)[:5] == "data:":
             return answer_fields(parsed_answer(str(value).encode()))
@@ -159,7 +146,6 @@ def recorded_answer(value: Any) -> dict[str, Any]:
 
 
 def chat_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Outputs of our own chat records, as answer fields."""
     found = dict(outputs)
     if "answer" in found:
         found["text"] = found.pop("answer")
@@ -231,10 +217,7 @@ def _recorded(record: Mapping[str, Any], about: dict[str, Any]) -> RecordedQuest
 
 
 def request_of(inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> bytes | None:
-    """Completion request of a record; None for other records.
-
-    ``request`` is the whole of it; ``messages`` and ``tools`` are what was kept of it.
-    """
+    """Completion request of a record: ``messages`` and ``tools`` are parts of it."""
     whole, messages = inputs.get("request"), inputs.get("messages")
     if isinstance(whole, str) and whole.lstrip()[:1] == "{":
         return whole.encode()

@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch
+from outrider.behavioral_tests.asking.server import Fate
 from outrider.dataops.model_kinds.source import Source, Task
 from outrider.errors import ConfigError
 from outrider.monitor.engine.asks import LATE
@@ -23,7 +24,7 @@ from outrider.monitor.engine.launch import Launch
 from outrider.monitor.engine.single_version import SingleVersion
 from outrider.monitor.intake.protocols.chat_columns import input_fields
 
-from .answers import Answers, Fate, GatheredAnswers
+from .answers import Answers, GatheredAnswers
 from .questions import REQUEST
 from .records_asker import only_inputs
 
@@ -46,17 +47,7 @@ _TASKS: Mapping[str, Task] = {
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """Model of this machine, with the sources to try.
-
-    Attributes
-    ----------
-    folder
-        What paths are relative to.
-    sources
-        The first that can be loaded is asked.
-    needs_text
-        Whether a field with a text is chosen for it.
-    """
+    """Model of this machine; the first of its sources that can be loaded is asked."""
 
     folder: Path
     sources: tuple[Source, ...]
@@ -64,18 +55,7 @@ class LocalModel:
 
 
 def local_model(text: str, folder: Path, *, base: Path | None = None) -> LocalModel:
-    """Model of a folder, an adapter, an ONNX file or a function.
-
-    Parameters
-    ----------
-    base
-        Folder that an adapter is laid over, where its own configuration names none that is here.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such thing.
-    """
+    """Model of a folder, an adapter, an ONNX file or a function; ``base`` is what an adapter is laid over."""
     file, _, name = text.rpartition(":")
     if file.endswith(".py") and name:
         if not (folder / file).is_file():
@@ -100,15 +80,7 @@ def local_model(text: str, folder: Path, *, base: Path | None = None) -> LocalMo
 
 
 class LocalAsker:
-    """Asker of a local model, in an isolated process.
-
-    The model is loaded with the first questions, whose columns say what it is fed.
-
-    Parameters
-    ----------
-    deadline_s
-        For the answers to one block.
-    """
+    """Local model in a process of its own, loaded with the first questions, whose columns say its inputs."""
 
     def __init__(self, name: str, model: LocalModel, *, deadline_s: float) -> None:
         self.name = name
@@ -120,13 +92,6 @@ class LocalAsker:
         self._searches = SEARCHES
 
     def ask(self, questions: Batch, /) -> Answers:
-        """Answers to all questions.
-
-        Raises
-        ------
-        ConfigError
-            If the model cannot be loaded.
-        """
         batch = with_fields(only_inputs(questions))
         self._version = version = self._version or self._load(batch)
         gathered = GatheredAnswers(questions)
@@ -142,12 +107,10 @@ class LocalAsker:
         return gathered.answers()
 
     def close(self) -> None:
-        """End the process."""
         if self._version is not None:
             self._version.stop()
 
     def _load(self, batch: Batch) -> SingleVersion:
-        """Process with the first source that can be loaded."""
         field = (text_field(batch, self.name),) if self._model.needs_text else ()
         threads = max(1, len(os.sched_getaffinity(0)) // 2)
         launch = Launch(self._model.folder, DeviceOptions(threads=threads).to_json(), threads)
@@ -172,13 +135,10 @@ class LocalAsker:
         *,
         is_talk: bool,
     ) -> bool:
-        """Take the answers to a block; ask halves where the model ends or hangs, to save the others' answers.
+        """Take the answers to a block; False where the model ended or hung.
 
-        Returns
-        -------
-        bool
-            False where the model ended or hung. Where it does so with both halves, it is no record's doing,
-            and nothing is searched any more.
+        Then halves are asked, to save the others' answers. Where it ends with both, no record is at fault,
+        and the search is over.
         """
         answer = version.take(number)
         if answer.outputs is None:
@@ -210,7 +170,6 @@ class LocalAsker:
 
 
 def _send(version: SingleVersion, batch: Batch, rows: range) -> int:
-    """Ask a block, and say by which number."""
     return version.send(batch.slice(rows.start, len(rows)))
 
 
@@ -253,7 +212,6 @@ def _as_talk(outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 def text_field(batch: Batch, name: str) -> str:
-    """Field with the text that a model reads."""
     inputs = [each for each in batch.names if each.startswith("inputs.")]
     texts = [each.removeprefix("inputs.") for each in inputs if pa.types.is_string(batch.arrow(each).type)]
     known = [each for each in ("text", "prompt", "sentence", "content") if each in texts]

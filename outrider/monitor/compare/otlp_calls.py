@@ -29,10 +29,7 @@ _KEPT = ("request_model", "response_model", "input_tokens", "output_tokens", "la
 
 
 def calls_of_export(body: bytes) -> list[RecordedQuestion]:
-    """Questions of an ``ExportTraceServiceRequest`` in JSON.
-
-    Spans that are no calls of a model give none; a call whose content was not recorded has no messages.
-    """
+    """Questions of an ``ExportTraceServiceRequest`` in JSON; other spans than calls of a model give none."""
     found = []
     for span in json_form.spans(body):
         facts = SpanAttributes(span.attributes)
@@ -55,7 +52,6 @@ def _question(span: Span, call: Call, facts: SpanAttributes) -> RecordedQuestion
 
 
 def _request(span: Span, call: Call, facts: SpanAttributes) -> dict[str, Any]:
-    """Request as far as the span tells it: the whole where that was recorded."""
     whole = parsed(facts["input_value"])
     if isinstance(whole, dict) and isinstance(whole.get("messages"), list) and "model" in whole:
         return whole

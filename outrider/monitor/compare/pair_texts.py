@@ -7,7 +7,6 @@ from typing import Any
 
 
 def question_of(example: Mapping[str, Any]) -> str:
-    """Question of an example, in a line."""
     inputs = example["inputs"]
     body = inputs.get("request")
     if isinstance(body, str):
@@ -30,7 +29,6 @@ def shuffled(id_: str) -> tuple[str, str]:
 
 
 def short(value: Any, most: int = 200) -> str:
-    """Value in a line of at most so many letters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     text = " ".join(text.split()).encode("utf-8", "replace").decode()  # JSON may hold half a letter
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -38,8 +36,6 @@ def short(value: Any, most: int = 200) -> str:
 
 def few_digits(text: str) -> str:
     """Text of a number, or of a list of numbers, shortened.
-
-    Other texts stay.
 
     Examples
     --------

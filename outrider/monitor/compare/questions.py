@@ -18,7 +18,7 @@ _DECODE = msgspec.json.Decoder(Members).decode
 
 
 class NoQuestion(ValueError):  # noqa: N818 - reads as the thing it is
-    """A record that cannot be asked, with the reason."""
+    """A record that cannot be asked."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -27,19 +27,7 @@ class NoQuestion(ValueError):  # noqa: N818 - reads as the thing it is
 
 @dataclass(frozen=True, slots=True)
 class RecordedQuestion:
-    """One question.
-
-    Attributes
-    ----------
-    id, entity, ts
-        Id, conversation and RFC 3339 time, None where unknown.
-    body
-        Request of a completion as it came; None for records of fields.
-    inputs
-        Fields of a record, by short name.
-    outputs, attrs
-        Recorded answer of production, and attributes, by short name.
-    """
+    """Question with what is known of it; ``inputs``, ``outputs`` and ``attrs`` by short name."""
 
     id: str | None = None
     entity: str | None = None
@@ -50,29 +38,19 @@ class RecordedQuestion:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
     def named(self, id_: str) -> "RecordedQuestion":
-        """Question with an id, the given one where none is known."""
         return self if self.id else replace(self, id=id_)
 
 
 def members_of(body: bytes) -> Members:
-    """Members of a JSON object.
-
-    Raises
-    ------
-    msgspec.MsgspecError
-        If it is none.
-    """
     return _DECODE(body)
 
 
 def value_of(members: Members, name: str) -> Any:
-    """Parsed member, or None."""
     found = members.get(name)
     return None if found is None else msgspec.json.decode(found)
 
 
 def raw(value: Any) -> msgspec.Raw:
-    """Value as JSON text."""
     return msgspec.Raw(msgspec.json.encode(value))
 
 
@@ -88,15 +66,7 @@ def chat_body(text: str) -> bytes:
 
 
 def batch_of(questions: Sequence[RecordedQuestion]) -> Batch:
-    """Questions of one kind as columns.
-
-    All of them are requests, or all of them records.
-
-    Raises
-    ------
-    SchemaMismatch
-        If values of a column have no common type.
-    """
+    """Questions as columns; all are requests, or all are records."""
     columns: dict[str, Any] = {"id": pa.array([each.id for each in questions], pa.string())}
     for name in ("entity", "ts"):
         values = [getattr(each, name) for each in questions]

@@ -25,13 +25,8 @@ class Redaction:
     """Columns to drop and to redact, also paths inside requests.
 
     ``inputs.request.user`` is a member of the request; in lists a path goes into every element. A name alone
-    is redacted as a whole, ``inputs.text=email,card`` of values of these kinds. Placeholders are keyed by a
-    secret that is drawn anew and never kept: equal values are equal within one run only.
-
-    Raises
-    ------
-    ConfigError
-        If all of the request, a column that is not one of records, or an unknown kind is named.
+    is redacted as a whole, ``inputs.text=email,card`` of values of these kinds. The secret of the
+    placeholders is never kept: equal values are equal within one run only.
     """
 
     def __init__(
@@ -48,7 +43,6 @@ class Redaction:
 
     @property
     def names(self) -> frozenset[str]:
-        """All columns and paths."""
         return self.drop | self.kinds.keys()
 
     @staticmethod
@@ -79,7 +73,6 @@ class Redaction:
         return is_changed
 
     def batch(self, batch: Batch) -> Batch:
-        """Batch without the columns to drop, and with placeholders in the others."""
         here = [name for name in batch.names if name in self.names and not name.startswith(_INSIDE)]
         if not here:
             return batch
@@ -91,7 +84,6 @@ class Redaction:
         return Batch.from_columns(columns, model=batch.model, rows=batch.rows)
 
     def table(self, table: pa.Table) -> pa.Table:
-        """Table without the columns to drop, with placeholders in the others."""
         for at, name in reversed([*enumerate(table.column_names)]):
             column = table.column(at)
             if name == REQUEST and any(each.startswith(_INSIDE) for each in self.names):
@@ -114,7 +106,6 @@ class Redaction:
         return json.encode(request).decode() if self.members(request) else body
 
     def column(self, column: pa.Array, name: str) -> pa.Array:
-        """Column with placeholders; a whole value becomes text."""
         kinds = self.kinds[name]
         if "value" not in kinds or pa.types.is_string(column.type):
             return redacted_column(column, kinds, self._key, Counter(), is_phone=True)
@@ -148,7 +139,6 @@ class Redaction:
 
 
 def _kinds(said: str) -> tuple[str, tuple[Kind, ...]]:
-    """Column or path, and its kinds."""
     name, _, listed = said.partition("=")
     kinds = listed.split(",") if listed else ["value"]
     for fault in filter(None, map(kind_fault, kinds)):

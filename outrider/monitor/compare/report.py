@@ -1,7 +1,7 @@
 """Report of a comparison as JSON, text, Markdown and exit code."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,11 +13,10 @@ from outrider.assertions.times import utc_text
 
 from .chat_asker import system_prompt
 from .forecast import costs
-from .notes import notes
 from .pair_texts import question_of, short
 from .plan import ComparePlan
-from .run import ComparisonRun, Ending
-from .sides import WARM_UP
+from .run import DEAD, ComparisonRun, Ending
+from .sides import WARM_UP, Side
 from .standing import Standing
 
 EXAMPLES = 5
@@ -29,23 +28,14 @@ ENDINGS: Mapping[Ending, str] = {
     "stopped": "it was stopped",
     "running": "it goes on",
 }
+_CUT = ("truncated", "bytes of something else")
 _UNPROVEN, _NOTHING, _UNDECIDED = 1, 5, 6
 _PLAIN = {ord(mark): f"&#{ord(mark)};" for mark in "&<>|[]`*_~#!\\"} | {ord("\n"): " "}
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOrigin:
-    """Time, addresses and prompts of a comparison.
-
-    Attributes
-    ----------
-    began_us
-        Time of the first question, in microseconds since 1970.
-    addresses
-        What the command line named, by the names of the systems.
-    prompts
-        System prompts of candidates that take the place of production's, by name.
-    """
+    """Time, addresses and prompts of a comparison, by names of the systems."""
 
     began_us: int | None = None
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -54,13 +44,7 @@ class ComparisonOrigin:
 
 @dataclass(frozen=True, slots=True)
 class CompareReport:
-    """Result of a comparison.
-
-    Attributes
-    ----------
-    found
-        As ``--json`` prints it.
-    """
+    """Result of a comparison, as ``--json`` prints it."""
 
     found: Mapping[str, Any]
 
@@ -77,13 +61,6 @@ class CompareReport:
         model: str | None = None,
         origin: ComparisonOrigin | None = None,
     ) -> "CompareReport":
-        """Report on the state of a run.
-
-        Parameters
-        ----------
-        model
-            Model of a running service whose records were asked about.
-        """
         prices = prices or {}
         counts = dict(funnel) | {"asked": run.asked, "comparable": run.compared}
         origin = origin or ComparisonOrigin()
@@ -98,7 +75,7 @@ class CompareReport:
                 "ended": ending,
                 "seconds": round(seconds, 1),
                 "records": counts,
-                "notes": [*_of_the_end(run, ending), *notes(run, plan, funnel)],
+                "notes": [*_of_the_end(run, ending), *_notes(run, plan, funnel)],
                 "plan": {
                     "expected": expected,
                     "cost": costs(expected, [production, *candidates]),
@@ -110,15 +87,7 @@ class CompareReport:
         )
 
     def exit_code(self, *, allows_different: bool = False) -> int:
-        """0 same, close or better; 1 different or worse; 6 undecided.
-
-        5 where nothing could be compared.
-
-        Parameters
-        ----------
-        allows_different
-            Only a candidate that is worse gives 1.
-        """
+        """0 same, close or better; 1 different or worse; 6 undecided; 5 where nothing could be compared."""
         words = {each["verdict"] for each in self.found["candidates"]}
         if words == {"undecided"} and not any(each["records"] for each in self.found["candidates"]):
             return _NOTHING
@@ -127,12 +96,10 @@ class CompareReport:
         return _UNDECIDED if "undecided" in words else 0
 
     def sentences(self) -> list[str]:
-        """Verdict on each candidate, then the notes."""
         said = [each["sentence"] + "." for each in self.found["candidates"]]
         return said + [f"Note: {each}." for each in self.found["notes"]]
 
     def text(self) -> str:
-        """Report for a terminal: the sentences first."""
         lines = self.sentences()
         lines += ["", _funnel_line(self.found), ""]
         for each in self.found["candidates"]:
@@ -146,13 +113,7 @@ class CompareReport:
         return "\n".join(lines).rstrip()
 
     def markdown(self, *, has_examples: bool = True) -> str:
-        """Report as Markdown, for a comment on a pull request.
-
-        Parameters
-        ----------
-        has_examples
-            False leaves the content of records out.
-        """
+        """Report for a comment on a pull request; without examples it holds no content of records."""
         candidates = self.found["candidates"]
         head = [
             "| candidate | verdict | differs beyond noise | unanswered | p50 | p99 |",
@@ -169,7 +130,6 @@ class CompareReport:
         return "\n\n".join(parts) + "\n"
 
     def json(self) -> str:
-        """Report as JSON text."""
         return json.dumps(self.found, indent=2, default=str)
 
 
@@ -214,19 +174,79 @@ def _named(name: str, run: ComparisonRun, origin: ComparisonOrigin) -> dict[str,
 
 
 def _of_the_end(run: ComparisonRun, ending: Ending) -> list[str]:
-    """Note of a comparison that did not come to its end."""
     if ending != "stopped":
         return []
     return [f"the comparison was stopped: this is a partial report, of {run.asked:,} records"]
 
 
+def _notes(run: ComparisonRun, plan: ComparePlan, funnel: Mapping[str, Any]) -> list[str]:
+    return [*_of_traffic(run, funnel), *_of_slices(run, plan), *_of_systems(run)]
+
+
+def _of_traffic(run: ComparisonRun, funnel: Mapping[str, Any]) -> Iterator[str]:
+    lines = funnel.get("lines", [])
+    for line in lines[:1]:
+        where = f"the first is {line['file']}:{line['line']}: {line['reason']}"
+        is_cut = any(word in line["reason"] for word in _CUT)
+        what = (
+            "bodies may be cut or compressed: let them be copied whole" if is_cut else "mend or remove them"
+        )
+        yield f"{funnel['unreadable']:,} records cannot be read; {where}; {what}"
+    for each in funnel.get("reasons", []):
+        yield f"{each['count']:,} requests are not asked: {each['reason']}"
+    if further := funnel.get("further turns"):
+        yield f"{further:,} records are not asked: of each conversation one counts, which is drawn"
+    if run.unrecorded:
+        yield f"{run.unrecorded:,} records hold no answer of production: name --production to ask it"
+    if funnel.get("seen") == 0:
+        yield "the traffic holds no record"
+    if came := funnel.get("came redacted"):
+        yield f"{came:,} records came redacted: what production answered to them then is not compared"
+    if redacted := funnel.get("redacted"):
+        yield f"dropped or redacted: {', '.join(redacted)}"
+    for name in funnel.get("not_redacted", []):
+        yield f"--drop, --hash: {name} did not occur: check its spelling"
+
+
+def _of_slices(run: ComparisonRun, plan: ComparePlan) -> Iterator[str]:
+    there = sorted(name for name in run.columns if name.startswith("attrs.")) or ["no attribute"]
+    for name in plan.slices:
+        if run.columns and name not in run.columns:
+            yield f"--slice {name}: no record has it; there is {', '.join(there[:10])}"
+
+
+def _of_systems(run: ComparisonRun) -> Iterator[str]:
+    for (one, other), count in run.alike.items():
+        if count >= DEAD:
+            yield f"{one} and {other} gave equal answers to all {count:,} questions: are they one?"
+    for side in (run.production, *(each.side for each in run.standings)):
+        yield from _of_side(side)
+    for standing in run.standings:
+        if standing.is_silent and not standing.side.is_unasked:
+            asked = sum(standing.side.fates.values())
+            yield f"{standing.name} did not answer any more and was asked {asked:,} questions only"
+
+
+def _of_side(side: Side) -> Iterator[str]:
+    if count := side.fates.get("unasked"):
+        many = (
+            "question never left this machine and says"
+            if count == 1
+            else "questions never left this machine and say"
+        )
+        yield f"{side.name}: {count:,} {many} nothing of it; most often: {side.why_unasked}"
+    if side.cached:
+        both = f"a cache gave {side.cached:,} of {sum(side.fates.values()):,} answers"
+        yield f"{side.name}: {both}, which tell no noise; have it pass by requests with x-outrider-shadow"
+    if side.retries:
+        yield f"{side.name} asked for patience {side.retries:,} times (429, 503): a lower --rate spares it"
+
+
 def _largest_first(standing: Standing) -> list[SliceDifference]:
-    """Slices, proven ones first, each by how much more it differs than the rest."""
     return sorted(standing.slices(), key=lambda each: (not each.is_proven, each.rest - each.value))
 
 
 def _priced(side: dict[str, Any], prices: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
-    """A system with the price of a thousand answers, where its tokens and their prices are known."""
     price, tokens = prices.get(side["name"]), side["tokens"]
     if price is None or not tokens["answers"]:
         return side
@@ -235,7 +255,6 @@ def _priced(side: dict[str, Any], prices: Mapping[str, tuple[float, float]]) -> 
 
 
 def _noise(tally: Tally) -> dict[str, Any]:
-    """Rates of one measure: of a difference as answered, and of both sides from themselves."""
     rows = tally.noise.asked
     return {
         "differs": tally.differs.rate,
@@ -324,7 +343,7 @@ def _markdown_examples(each: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a Markdown table: what records say is no markup, no link, and calls nobody."""
+    """Text for a cell of a Markdown table, in which records can write neither markup nor links."""
     return text.translate(_PLAIN).replace("@", "@\u200b")
 
 

@@ -43,14 +43,8 @@ Ending = Literal["decided", "records", "time", "traffic", "stopped", "running"]
 class ComparisonRun:
     """Comparison of candidates with production, question by question.
 
-    Parameters
-    ----------
-    production
-        Whom to ask; None where its recorded answers are all there is.
-    judge
-        Whom to ask which side of a pair that differs is better; ``plan.has_judge`` says that there is one.
-    embedder
-        Who makes vectors of texts; ``plan.has_embedding`` says that there is one.
+    Without ``production`` its recorded answers are compared. ``plan.has_judge`` and ``plan.has_embedding``
+    say that there are a judge and an embedder.
     """
 
     def __init__(
@@ -88,7 +82,6 @@ class ComparisonRun:
         self._lock = threading.Lock()
 
     def forecast(self, columns: Collection[str]) -> list[dict[str, Any]]:
-        """Records and questions to be expected, by columns of the traffic."""
         return forecast(
             self._plan,
             candidates=len(self.standings),
@@ -97,13 +90,6 @@ class ComparisonRun:
         )
 
     def look(self, questions: Batch) -> None:
-        """Ask everybody some questions, and compare the answers.
-
-        Raises
-        ------
-        ServerError
-            If production does not answer at all.
-        """
         self.columns.update(questions.names)
         if self._production is None:
             is_recorded = Answers.recorded(questions).is_answered
@@ -132,10 +118,7 @@ class ComparisonRun:
             self._judge_pairs(self._judge)
 
     def look_unless(self, stop: threading.Event, questions: Batch) -> bool:
-        """Look, unless the comparison is stopped first.
-
-        False where the answers did not come soon after that.
-        """
+        """Look, unless the comparison is stopped; False where the answers did not come soon after that."""
         look = self._looks.submit(self.look, questions)
         left = GRACE_S
         try:
@@ -149,13 +132,6 @@ class ComparisonRun:
         return not self.is_left
 
     def check_production(self) -> None:
-        """Raise where production was asked and answered nothing.
-
-        Raises
-        ------
-        ServerError
-            With the reason that it gave most often.
-        """
         if self._production is not None and self.asked and not self.production.fates["answered"]:
             raise ServerError(
                 f"{self.production.name} answered none of {self.asked:,} questions, so nothing is compared; "
@@ -163,18 +139,10 @@ class ComparisonRun:
             )
 
     def check_candidates(self) -> None:
-        """Raise where every candidate refused all questions.
-
-        Raises
-        ------
-        ServerError
-            With the refusal of each.
-        """
         if all(standing.side.is_refused for standing in self.standings):
             raise ServerError("; ".join(f"{each.name} {each.side.refusal}" for each in self.standings))
 
     def label(self, candidate: str, question: str, right: Right) -> bool:
-        """Label a pair, from any thread; False without such a pair."""
         with self._lock:
             found = next((one for one in self.standings if one.name == candidate), None)
             if found is None or not found.label(question, right):
@@ -183,7 +151,6 @@ class ComparisonRun:
             return True
 
     def _judge_pairs(self, judge: PairJudge) -> None:
-        """Ask the judge about the pairs that differ since the last look."""
         for standing in self.standings:
             pairs = standing.unjudged()
             values = judge.preferences(pairs)
@@ -230,7 +197,6 @@ class ComparisonRun:
                 self.alike[one, other] = count + len(rows) if is_alike else -1
 
     def _ask_for_counts(self) -> None:
-        """Take what the askers count themselves."""
         if self._production is not None:
             self.production.retries = self._production.retries
         for standing, asker in zip(self.standings, self._candidates, strict=True):
@@ -240,10 +206,7 @@ class ComparisonRun:
                 standing.borrowed += self._production.borrowed[standing.name]
 
     def close(self) -> None:
-        """End all askers, unless some are still waited for.
-
-        Those end with this process.
-        """
+        """End all askers, unless some are still waited for: those end with this process."""
         self._looks.shutdown(wait=not self.is_left, cancel_futures=True)
         if self.is_left:
             return
@@ -255,11 +218,9 @@ class ComparisonRun:
                 beside.close()
 
     def _twice(self) -> float:
-        """Share of the next questions that is asked again; what they are answered does not matter to it."""
         return self._plan.share_again(is_noisy=any(each.noise > NOISY for each in self.standings))
 
     def _ask(self, askers: Sequence[Asker | None], questions: Batch) -> list[Answers]:
-        """Answers of all of them, asked side by side; None gives the recorded ones."""
         recorded = Answers.recorded
         return list(
             self._pool.map(lambda one: recorded(questions) if one is None else one.ask(questions), askers)
@@ -267,7 +228,6 @@ class ComparisonRun:
 
 
 def _comparable(answers: Sequence[Answers]) -> NDArray[np.bool_]:
-    """Mask of the questions that production, the first, and any candidate answered."""
     found = np.zeros(len(answers[0].fate), dtype=np.bool_)
     for each in answers[1:]:
         found |= each.is_answered
@@ -316,13 +276,6 @@ def drive(
     tell: Callable[[ComparisonRun], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Ending:
-    """Run a comparison to its end, and say why.
-
-    Raises
-    ------
-    ServerError
-        If production answered nothing, or every candidate refused all questions.
-    """
     ending = _driven(run, traffic, until, stop, tell, clock)
     run.check_production()
     run.check_candidates()
@@ -376,7 +329,7 @@ class _Cut:
         self._is_long = False
 
     def take(self, rows: int) -> Batch | None:
-        """The next questions, at most ``rows``, none while none come; None at the end."""
+        """The next questions; None at the end, an empty batch while none come."""
         if self._rest is None or not self._rest.rows:
             self._next()
         if self._rest is None:

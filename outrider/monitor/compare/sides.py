@@ -18,8 +18,6 @@ _NO_ENTRY = re.compile(r"status (?:401|403|404|405)\b")
 
 
 class Side:
-    """Fates, latency and tokens of one system's answers."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.fates: Counter[str] = Counter()
@@ -37,7 +35,6 @@ class Side:
         """Last questions in a row without an answer."""
 
     def add(self, answers: Answers) -> None:
-        """Count some answers."""
         there, rows = np.flatnonzero(answers.is_answered), len(answers.fate)
         self.silent = rows - 1 - int(there[-1]) if len(there) else self.silent + rows
         self.fates.update({"answered": len(there)} if len(there) else {})
@@ -59,12 +56,11 @@ class Side:
 
     @property
     def most_often(self) -> str:
-        """Most frequent reason of a missing answer, empty without any."""
+        """Most frequent reason of a missing answer."""
         return next((why for why, _ in self._why.most_common(1)), "")
 
     @property
     def why_unasked(self) -> str:
-        """Most frequent reason of unasked questions, empty without any."""
         return next((why for why, _ in self._unasked.most_common(1)), "")
 
     @property
@@ -79,12 +75,11 @@ class Side:
 
     @property
     def refusal(self) -> str:
-        """Refusal of all questions as a sentence."""
         told = f"refused all {self._asked - self.fates['unasked']:,} questions: {self.most_often}"
         return f"{told}; check its address, model and key"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; latency in seconds, tokens of all answers that named theirs."""
+        """As JSON; tokens are those of answers that name theirs."""
         latency = np.concatenate(self._latency) if self._latency else np.zeros(0)
         p50, p99 = np.quantile(latency, [0.5, 0.99]).tolist() if len(latency) else (None, None)
         return {

@@ -59,15 +59,7 @@ _PREFERRED = ("label", "text", "prediction")
 
 
 class Standing:
-    """Comparison of one candidate with production.
-
-    Parameters
-    ----------
-    candidates
-        Number of candidates that share the error.
-    reach
-        Reach of the embedding that made the texts' vectors, where there is one.
-    """
+    """Comparison of one candidate with production; ``candidates`` share the error."""
 
     def __init__(
         self, name: str, plan: ComparePlan, candidates: int, reach: EmbeddingReach | None = None
@@ -120,14 +112,7 @@ class Standing:
         production_again: Answers | None,
         candidate_again: Answers | None,
     ) -> None:
-        """Compare the answers to some questions.
-
-        Parameters
-        ----------
-        again_rows
-            Questions that were asked again, in order; ``production_again`` and ``candidate_again`` are the
-            answers to these.
-        """
+        """Compare answers; ``again_rows`` are the questions that both were asked again."""
         self._numbers |= number_kinds(
             production.outputs, candidate.outputs, self._numbers, self.comparison.measures
         )
@@ -215,7 +200,6 @@ class Standing:
         self._witness.update(one, two)
 
     def _are_texts(self, ruler: Ruler, *answers: Batch | None) -> bool:
-        """True where all of them have texts, with their embeddings if there is a model."""
         return all(
             each is not None
             and text_column_of(each, ruler) != ""
@@ -224,14 +208,13 @@ class Standing:
         )
 
     def _vectors(self, answer: Batch, ruler: Ruler) -> NDArray[np.float64]:
-        """Vectors of texts: their embeddings, else their hashed bags of items."""
+        """Embeddings of texts, else their hashed bags of items."""
         if self._reach is not None:
             return np.asarray(answer.tensor(VECTORS, null=np.nan), dtype=np.float64)
         texts = answer.arrow(text_column_of(answer, ruler)).to_pylist()
         return hashed_bags([text or "" for text in texts])
 
     def energy_verdict(self) -> EnergyVerdict | None:
-        """Distance of the texts as a whole; None without texts."""
         if not self._has_texts:
             return None
         respects = len(self.verdict.measures) + 1
@@ -242,10 +225,7 @@ class Standing:
         return self._ruler is not None and self._ruler.is_text
 
     def _count_json(self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers) -> None:
-        """Count answers that are no JSON where the question asks for it.
-
-        ``both`` are the questions of the pair's rows.
-        """
+        """Count answers that are no JSON where the question asks for it."""
         if not (
             questions.has(REQUEST)
             and pair.champion.has("outputs.text")
@@ -264,7 +244,6 @@ class Standing:
         self._count("no valid JSON", questions.take(both[rows]), entities, one, two)
 
     def label(self, question: str, right: Right) -> bool:
-        """Label a kept pair; False where there is no such pair."""
         if not any(pair["id"] == question for pair in self.to_label) and question not in self.labels:
             return False
         self.labels[question] = right
@@ -297,24 +276,20 @@ class Standing:
 
     @property
     def rows(self) -> int:
-        """Records that were compared."""
         return max(
             (t.differs.asked for (_, name), t in self.comparison.tallies.items() if not name), default=0
         )
 
     @property
     def _differs(self) -> bool:
-        """True where any answer differs at all."""
         tallies = self.comparison.tallies
         return any(tallies[measure, EVERYTHING].differs.rate > 0.0 for measure in self.verdict.measures)
 
     @property
     def is_decided(self) -> bool:
-        """True with another verdict than ``undecided``."""
         return self.conclusion.word != "undecided"
 
     def settle(self) -> None:
-        """Look at all answers so far."""
         self.verdict = verdict_of(
             self.comparison,
             margin=self._plan.margin,
@@ -332,7 +307,6 @@ class Standing:
 
     @property
     def looks(self) -> list[Look]:
-        """Looks so far, all at the measure that decides now."""
         measure = self.verdict.decided_by
         seen = [
             (rows, each[measure]) for rows, each in self._looks if measure is not None and measure in each
@@ -341,19 +315,15 @@ class Standing:
 
     @property
     def pair_labels(self) -> PairLabels:
-        """Labels so far, with preferences of a judge."""
         return PairLabels(self.labels, self.judged if self._plan.has_judge else None, self._plan.seed)
 
     def judge_verdict(self) -> JudgedVerdict | None:
-        """Verdict of the judge, corrected by labels; None without judgements."""
         return self.pair_labels.judge_verdict(self._candidates)
 
     def outcome_verdicts(self) -> Mapping[str, OutcomeVerdict]:
-        """Verdicts on failures, by kind."""
         return self.outcomes.verdicts(kinds=len(KINDS), margin=self._plan.margin, candidates=self._candidates)
 
     def slices(self) -> Sequence[SliceDifference]:
-        """Slices, the one that differs most beyond the rest first."""
         return rank_slices(self.comparison, candidates=self._candidates, agree=self._plan.agree)
 
     def _by_outcomes(self, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion | None:
@@ -397,7 +367,6 @@ class Standing:
         return answers
 
     def _by_answers(self) -> Conclusion:
-        """Conclusion by what both answer."""
         verdict, name, margin = self.verdict, self.name, self._plan.margin
         if verdict.decided_by is None:
             one, two = self._forms
@@ -466,14 +435,12 @@ class Standing:
 
 
 def _more_failures(kind: str, found: OutcomeVerdict) -> str:
-    """Failures of one kind that a candidate has more of, or fewer, in words."""
     if found.value >= 0.0:
         return f"{kind} to {share_text(found.value, found.low, found.high)} more of the questions"
     return f"{kind} to {share_text(-found.value, -found.high, -found.low)} fewer of the questions"
 
 
 def target_of(one: Batch, two: Batch, plan: ComparePlan) -> str:
-    """Output to compare: named, known, or the first of both sides."""
     names = [
         name.removeprefix("outputs.") for name in one.names if name.startswith("outputs.") and two.has(name)
     ]
@@ -481,15 +448,7 @@ def target_of(one: Batch, two: Batch, plan: ComparePlan) -> str:
 
 
 def ruler_of(one: Batch, two: Batch, plan: ComparePlan, reach: EmbeddingReach | None = None) -> Ruler:
-    """Ruler for answers of two systems.
-
-    ``one`` are production's first answers: a tolerance of scores is a share of their spread.
-
-    Raises
-    ------
-    ConfigError
-        If production has no output of that name, or no text where something of it has to agree.
-    """
+    """Ruler for answers of two systems; the spread of scores is that of production, ``one``."""
     target, agree = plan.target, plan.agree
     if target and not one.has(f"outputs.{target}"):
         raise ConfigError(f"--target {target}: no such output; production answers {form_of(one)}")
@@ -507,7 +466,6 @@ def ruler_of(one: Batch, two: Batch, plan: ComparePlan, reach: EmbeddingReach | 
 
 
 def form_of(answers: Batch) -> str:
-    """Names and kinds of the outputs, in words."""
     return (
         ", ".join(
             f"{name.removeprefix('outputs.')} ({kind_of(answers.arrow(name).type)})"
@@ -538,7 +496,7 @@ def kind_of(kind: pa.DataType) -> str:
 def number_kinds(
     one: Batch, two: Batch, known: Mapping[str, NumberKind], measures: Sequence[Measure]
 ) -> dict[str, NumberKind]:
-    """Kinds of outputs that come as 1 here, as 1.0 there.
+    """Kinds of outputs that come as 1 on one side and as 1.0 on the other.
 
     Classes while the fractional side has whole values alone, and nothing was compared as a score.
     """
@@ -560,10 +518,7 @@ def number_kinds(
 
 
 def with_calls(one: Batch, two: Batch) -> tuple[Batch, Batch]:
-    """Answers of both with calls of tools, where one side has any.
-
-    A text alone calls none.
-    """
+    """Answers of both with calls of tools, where one side has any."""
 
     def filled(side: Batch, other: Batch) -> Batch:
         if side.has(TOOL_CALLS) or not (other.has(TOOL_CALLS) and side.has("outputs.text")):
@@ -584,7 +539,6 @@ def slice_names(questions: Batch, column: str) -> NDArray[np.object_]:
 
 
 def _conversations(questions: Batch) -> list[str]:
-    """Conversation of each question; none where every question stands alone."""
     if not questions.has("entity") or questions.is_null("entity").all():
         return []
     return [value or "" for value in questions.arrow("entity").to_pylist()]
@@ -599,8 +553,6 @@ def _asks_for_json(body: str) -> bool:
 
 
 def _no_json(answer: Batch) -> NDArray[np.bool_]:
-    """Mask of the answers that are no JSON."""
-
     def fails(text: Any) -> bool:
         try:
             json.loads(text)
@@ -652,7 +604,7 @@ def _example(
 
 
 def _without_nan(value: Any) -> Any:
-    """Value with None for numbers that JSON has no words for."""
+    """Value with None for numbers that JSON cannot write."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

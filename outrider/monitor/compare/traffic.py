@@ -41,21 +41,9 @@ _TALK = ("request", "messages", "prompt", "text")
 
 
 class Traffic:
-    """Questions of files, in their order; each iteration reads them anew.
+    """Questions of files and folders, in order; each iteration reads them again.
 
-    Parameters
-    ----------
-    paths
-        Files and folders.
-    drop, hash
-        Columns left out, or redacted, before anything is kept; see :class:`Redaction`.
-    safe
-        Kinds of requests that may be asked, too.
-
-    Raises
-    ------
-    ConfigError
-        If there is no file, or an option names something unknown.
+    ``drop`` and ``hash`` are as :class:`Redaction` has them; kinds in ``safe`` may be asked, too.
     """
 
     def __init__(
@@ -81,10 +69,6 @@ class Traffic:
                 yield self._redacted_batch(batch)
 
     def funnel(self) -> dict[str, Any]:
-        """Counts of the questions so far, with reasons.
-
-        Seen, unreadable, not askable, askable.
-        """
         return {
             "seen": self._seen,
             "unreadable": self._unreadable,
@@ -100,7 +84,7 @@ class Traffic:
     def _redacted_batch(self, batch: Batch) -> Batch:
         """Batch without what is dropped, counted as askable.
 
-        What production answered to a record that came redacted is left out: nobody can ask the same again.
+        The recorded answer to a record that came redacted is left out: the same cannot be asked again.
         """
         before = redacted_rows(batch)
         if before.any():
@@ -138,7 +122,7 @@ class Traffic:
             self._lines.append({"file": self._file, "line": row, "reason": reason[:200]})
 
     def _check_names(self, batch: Batch) -> None:
-        """Raise where a column that is to be dropped or redacted is not there: it may be a slip."""
+        """Raise where a column that is to be dropped or redacted is missing: it may be a slip."""
         if self._is_checked:
             return
         self._is_checked = True
@@ -157,7 +141,6 @@ class Traffic:
         yield from self._batches(chain(questions, self._unanswered()), name)
 
     def _unanswered(self) -> Iterator[tuple[int, RecordedQuestion]]:
-        """Questions of a logger whose answers did not come, at the end of a file."""
         waiting, self._waiting = self._waiting, _Waiting()
         yield from waiting.rest()
 
@@ -177,7 +160,6 @@ class Traffic:
             yield from ((place, each) for each in found)
 
     def _batches(self, questions: Iterable[tuple[int, RecordedQuestion]], name: str) -> Iterator[Batch]:
-        """Batches of questions of one kind each."""
         block: list[RecordedQuestion] = []
         size = at = 0
         before = 0
@@ -211,7 +193,6 @@ class Traffic:
             yield from self._batch(block[len(block) // 2 :])
 
     def _checked(self, question: RecordedQuestion) -> RecordedQuestion | None:
-        """Question as it may be kept and asked; None where it may not be asked."""
         if question.body is None:
             return question
         try:
@@ -278,7 +259,6 @@ class Traffic:
     def _of_rows(
         self, table: pa.Table, places: Sequence[int], names: list[str]
     ) -> Iterator[tuple[int, RecordedQuestion]]:
-        """Questions of a table with requests in a column."""
         times = table.column("ts").cast(pa.string()).to_pylist() if "ts" in table.column_names else None
         if times is not None:
             table = table.drop_columns(["ts"])
@@ -298,8 +278,6 @@ class Traffic:
 
 
 class _Waiting:
-    """Requests of a logger that wait for their responses."""
-
     def __init__(self) -> None:
         self._requests: OrderedDict[str, bytes] = OrderedDict()
         self._responses: OrderedDict[str, bytes] = OrderedDict()
@@ -322,7 +300,7 @@ class _Waiting:
         return self._questions(oldest, kept, None) if is_request else []
 
     def rest(self) -> Iterator[tuple[int, RecordedQuestion]]:
-        """Questions of the requests whose responses never came, without a line."""
+        """Questions of the requests whose responses never came."""
         for id_, body in self._requests.items():
             with contextlib.suppress(Unreadable, NoQuestion):
                 yield from ((0, each) for each in self._questions(id_, body, None))
@@ -346,7 +324,6 @@ def _is_json(body: bytes) -> bool:
 
 
 def _event(text: bytes) -> Mapping[str, Any] | None:
-    """Event of a model server's logger, or None."""
     if b"inference." not in text:
         return None
     try:
@@ -362,7 +339,6 @@ def _event(text: bytes) -> Mapping[str, Any] | None:
 
 
 def _of_parts(parts: Mapping[str, dict[str, Any]], names: list[str]) -> RecordedQuestion:
-    """Question of a row whose inputs hold a request."""
     inputs, attrs, outputs = parts["inputs"], parts["attrs"], parts["outputs"]
     response = inputs.pop("response", None)
     said = chat_outputs(outputs) if response is None else recorded_answer(response)
@@ -386,7 +362,6 @@ def _is_own(table: pa.Table, name: str) -> bool:
 
 
 def _conversations(table: pa.Table) -> pa.Table:
-    """Table with the conversation as the entity."""
     names = table.column_names
     if "inputs.conversation" not in names or "entity" in names:
         return table

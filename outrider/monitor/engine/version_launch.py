@@ -24,8 +24,7 @@ def launch_of(
     opens_upload: bool,
 ) -> Launch:
     worker, own = settings.worker, settings.models.get(model)
-    known = DeviceOptions.__dataclass_fields__.keys()
-    options = DeviceOptions(**{n: v for n, v in worker.model_dump().items() if n in known})
+    options = worker.fill(DeviceOptions)
     is_confined = opens_upload and source.kind in ("hf", "onnx") and not DRIVER.exists()
     return Launch(
         settings.base.resolve(), options.to_json(), worker.threads,

@@ -18,7 +18,7 @@ from .limits import ASGIApp, Message, Receive, Scope, Send
 from .model_scopes import models_fault, reads_body
 from .problem import Problem, ProblemError, problem
 from .responses import send_problem
-from .route_scopes import AFTER_VERSION, FOR_JOBS, RouteScopes, ScopedRoute
+from .routes import RouteScopes, ScopedRoute
 from .visitors import GOES_ON, Visitor, wrong_token
 
 log = logging.getLogger("outrider.access")
@@ -88,7 +88,7 @@ class KeyGate:
                 await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        route = self._routes.find(scope["method"], scope["path"], headers)
+        route = await self._routes.when_there(scope["method"], scope["path"], headers)
         holder = self._keyring.by_header(headers.get(b"authorization", b""))
         if not has_body(headers):
             await self._admit(scope, receive, send, headers, route, holder)
@@ -244,6 +244,9 @@ class KeyGate:
         if not is_browser(headers):
             await send_problem(send, why)
             return
+        if await self._routes.when_there("GET", LOGIN, {}) is None:
+            await send_error(scope, send, why)
+            return
         query = scope.get("query_string", b"").decode("latin-1")
         wanted = scope["path"] + (f"?{query}" if query else "") if scope["method"] in _SAFE else "/"
         state: dict[str, Any] = {**scope.get("state", {}), "refusal": why, "wanted": wanted}
@@ -255,6 +258,9 @@ class KeyGate:
         if methods:
             allowed = ", ".join(methods)
             return problem(405, f"{scope['path']} answers {allowed}", headers={"allow": allowed})
+        if self._routes.is_loading:
+            why = self._routes.load_fault or "queries and pages are still loading"
+            return problem(503, why, headers={"retry-after": "1"})
         return problem(404, f"no route or object at {scope['path']}")
 
     def _noting(self, scope: Scope, send: Send, visitor: Visitor, route: ScopedRoute) -> Send:
@@ -309,11 +315,12 @@ def _token_fault(token: JobTokenRow | None, route: ScopedRoute, now_us: int) -> 
     """Reason against a token; empty for none."""
     if token is None:
         return "there is no such token"
-    if route.action not in FOR_JOBS:
+    if not route.jobs:
         return f"it is for {token.job} alone: its dataset, its champion, its progress and one version"
     if token.version is not None:  # its sender may have missed the answer
-        is_answer = route.action in AFTER_VERSION
-        return "" if is_answer else f"version {token.version} was uploaded with it, and one is all"
+        return (
+            "" if route.jobs == "ended" else f"version {token.version} was uploaded with it, and one is all"
+        )
     if token.until_us <= now_us:
         ended = datetime.fromtimestamp(token.until_us / 1e6, UTC).isoformat(timespec="seconds")
         return f"it is late: the deadline of {token.job} was {ended}"

@@ -1,17 +1,24 @@
 """Shared parts of the API's requests and answers."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
-from typing_extensions import TypedDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from outrider.assertions.flags.quality import Rate, SuspensionRule, WeightedRate
+from outrider.assertions.flags.quality import Rate
+from outrider.assertions.statistics.estimation import Estimate
 from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
+from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 
+from .declared import FieldsOf, as_it_stands
+from .problem import ProblemError, problem
+
+Limit: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
+MOST_S = 3_155_760_000
+"""A hundred years: more than that has no date."""
 StoredNumber: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 """A number that rows are found by, within what the database can hold."""
 
@@ -26,36 +33,21 @@ def targets_of(settings: Settings) -> list[outbox.WebhookTarget]:
     return [outbox.WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
 
 
-def suspension_rule(settings: Settings) -> SuspensionRule:
-    rule = settings.quality
-    return SuspensionRule(rule.min_precision, rule.min_outcomes, rule.max_fire_rate)
+RATE = FieldsOf(
+    Rate,
+    "RateFigures",
+    about="Share with its 95 % interval and its estimator.",
+    also=("share", "low", "high", "method", "effective", "basis"),
+)
+RateFigures: TypeAlias = Annotated[dict[str, Any], RATE]
 
 
-class RateFigures(TypedDict):
-    """Share with its 95 % interval and its estimator."""
-
-    hits: int
-    trials: int
-    share: float | None
-    low: float
-    high: float
-    method: Literal["weighted", "none", "plain"]
-    effective: float
-    basis: str
+ESTIMATE = as_it_stands(Estimate)
+EstimateFacts: TypeAlias = Annotated[dict[str, Any], ESTIMATE]
 
 
 def rate_json(rate: Rate) -> RateFigures:
-    estimate = rate.estimate if isinstance(rate, WeightedRate) else None
-    return {
-        "hits": rate.hits,
-        "trials": rate.trials,
-        "share": rate.share if rate.trials else None,
-        "low": rate.low,
-        "high": rate.high,
-        "method": estimate.method if estimate else "plain",
-        "effective": round(estimate.effective, 1) if estimate else rate.trials,
-        "basis": rate.basis,
-    }
+    return RATE.body(rate)
 
 
 def known_model(settings: Settings, model: str) -> ModelSettings:
@@ -65,13 +57,14 @@ def known_model(settings: Settings, model: str) -> ModelSettings:
     return settings.models[model]
 
 
-def timed(row: dict[str, Any]) -> dict[str, Any]:
-    """``row`` with its microsecond columns as ISO 8601: ``created_us`` becomes ``created``."""
-    return {
-        key.removesuffix("_us"): iso(value) if key.endswith("_us") else value for key, value in row.items()
-    }
-
-
 def iso(value: int | None) -> str | None:
     """Microseconds since the epoch as ISO 8601, UTC."""
     return None if value is None else utc_text(value)
+
+
+def end_us(until: AwareDatetime | None, for_s: float | None) -> int | None:
+    if until is not None and for_s is not None:
+        raise ProblemError(problem(422, "until and for_s exclude each other: give one", field="for_s"))
+    if for_s is not None:
+        return now_us() + int(for_s * 1e6)
+    return None if until is None else int(until.timestamp() * 1e6)

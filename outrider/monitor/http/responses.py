@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+from starlette.responses import Response
+
 from .limits import Send
 from .problem import CONTENT_TYPE, Problem
 
@@ -23,3 +26,10 @@ async def send_problem(send: Send, problem: Problem) -> None:
 def binary(content_type: str) -> dict[int | str, dict[str, Any]]:
     """The 200 of a route that answers with bytes, for ``/openapi.json``."""
     return {200: {"content": {content_type: {"schema": {"type": "string", "format": "binary"}}}}}
+
+
+def encoded(body: Any) -> Response:
+    """Response of JSON, encoded at once."""
+    return Response(
+        msgspec.json.encode(body), media_type="application/json", headers={"cache-control": "no-store"}
+    )

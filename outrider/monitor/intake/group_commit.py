@@ -226,7 +226,8 @@ class GroupCommit:
             return None
         if self._ticks < _TICKS_AT_FULL_RATE:
             return self._tick_s
-        return float(min(self._tick_s * 2 ** (self._ticks - _TICKS_AT_FULL_RATE + 1), _MAX_TICK_PAUSE_S))
+        doublings = min(self._ticks - _TICKS_AT_FULL_RATE + 1, 64)  # a thousand, after hours, overflow
+        return min(self._tick_s * 2.0**doublings, _MAX_TICK_PAUSE_S)
 
     def _due_us(self) -> int | None:
         """Time when the next side of a record is given up; None while that may not be tried."""

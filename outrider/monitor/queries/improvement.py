@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import Engine, select
 
 from outrider.dataops.datasets import quarantine
+from outrider.dataops.datasets.changes import RowCounts
 from outrider.dataops.datasets.collect import datasets_of
 from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.leak_moves import LeakReport
 from outrider.dataops.datasets.quarantine import QuarantinedRow
-from outrider.dataops.datasets.row_counts import RowCounts
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import watches
 from outrider.dataops.models.lineage import trace

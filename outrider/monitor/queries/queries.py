@@ -18,8 +18,8 @@ from outrider.dataops.ledger import answers as stored
 from outrider.dataops.ledger.backfill import CHAMPION
 from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.targets import declared_number
-from outrider.dataops.state.improvement_tables import DatasetRow, Label, LabelRequest
-from outrider.dataops.state.tables import AssertionRow, Flag, LiveAnswer, Record, Review, table_of
+from outrider.dataops.state.improvement_tables import DatasetRow, Label, LabelRequest, ModelVersion
+from outrider.dataops.state.tables import AssertionRow, Counter, Flag, LiveAnswer, Record, Review, table_of
 
 SCAN_ROWS = 50_000
 """Most flags looked at for one page when a filter has no index."""
@@ -28,6 +28,8 @@ flag = table_of(Flag)
 record = table_of(Record)
 label = table_of(Label)
 request = table_of(LabelRequest)
+version = table_of(ModelVersion)
+counter = table_of(Counter)
 live_answer = table_of(LiveAnswer)
 assertion = table_of(AssertionRow)
 dataset_row = table_of(DatasetRow)
@@ -126,6 +128,36 @@ class RecordView:
     datasets: tuple[DatasetStay, ...]
     requested_for: str | None
     """Why it was put up for labelling, None when it was not."""
+
+
+def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
+    """Configured models first, then models with versions only."""
+    with engine.connect() as connection:
+        known = connection.scalars(select(version.c.model).distinct()).all()
+    return [*configured, *sorted(set(known) - set(configured))]
+
+
+def list_choices(engine: Engine, model: str) -> tuple[list[str], list[str]]:
+    """Names of the model's active assertions, and its slots, champion first."""
+    with engine.connect() as connection:
+        names = connection.scalars(
+            select(assertion.c.name).where(assertion.c.model == model, assertion.c.active).distinct()
+        ).all()
+        slots = connection.scalars(
+            select(counter.c.slot).where(counter.c.model == model, counter.c.name == "records")
+        ).all()
+    return sorted(names), list(dict.fromkeys(["champion", *slots]))
+
+
+def list_descriptions(engine: Engine, model: str) -> dict[str, str]:
+    """Descriptions of the model's active assertions, by name."""
+    with engine.connect() as connection:
+        found = connection.execute(
+            select(assertion.c.name, assertion.c.description).where(
+                assertion.c.model == model, assertion.c.active
+            )
+        ).all()
+    return {row.name: row.description for row in found}
 
 
 def list_flags(

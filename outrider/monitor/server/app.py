@@ -1,7 +1,5 @@
 """API as one FastAPI application, its parts put together here."""
 
-import asyncio
-import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NotRequired
@@ -14,8 +12,7 @@ from msgspec.json import schema_components
 from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse
-from starlette.routing import Match, Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Route
 from typing_extensions import TypedDict
 
 from outrider.errors import (
@@ -31,6 +28,7 @@ from outrider.monitor.http.declared import Time
 from outrider.monitor.http.error_page import HEADERS, error_page, wants_page
 from outrider.monitor.http.problem import CONTENT_TYPE, Problem, ProblemError, problem
 from outrider.monitor.http.query_names import check_names
+from outrider.monitor.http.routes import ScopedRoute
 from outrider.monitor.intake.decode import LabelEnvelope, RecordEnvelope
 from outrider.monitor.metrics.exposition import MetricsApp
 from outrider.monitor.settings.reload import ConfigState
@@ -63,9 +61,17 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         "content": {CONTENT_TYPE.decode(): {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
 }
-_LOAD_S = 30.0
-"""Time that a request waits for queries and pages to load."""
 _DOCUMENT = "/openapi.json"
+FIRST = (
+    ScopedRoute.of("GET /healthz", ""),
+    ScopedRoute.of("GET /readyz", ""),
+    ScopedRoute.of("GET /metrics", "read"),
+    ScopedRoute.of("POST /v1/records", "ingest", place="records"),
+    ScopedRoute.of("POST /v1/labels", "ingest label", place="records"),
+)
+"""Routes of the application itself."""
+DOCUMENT = ScopedRoute.of(f"GET {_DOCUMENT}", "read", place="none")
+"""Route that answers once all others are there."""
 _UNREADY = _PROBLEMS["default"] | {"description": "Records would be refused"}
 
 
@@ -140,7 +146,7 @@ def build_app(
     @app.get("/readyz", tags=["service"], response_model=Readiness, responses={503: _UNREADY})
     async def readyz() -> Response:
         """Readiness to take a record; 503 with the reason otherwise."""
-        reason = fault() or app.load_fault
+        reason = fault()
         if reason is None:
             return JSONResponse({"status": "ready", "config": _told(config())})
         return _problem(problem(503, reason, headers={"retry-after": "5"}))
@@ -151,17 +157,12 @@ def build_app(
     for router in routers:
         app.include_router(router)
     _install_problems(app)
-    app.add_middleware(_UntilLoaded, api=app)
     return app
 
 
 class _Api(FastAPI):
     """Its document has the types of problems, which every route may answer with, and of what is taken."""
 
-    is_loading = False
-    """Whether routers are still to come; requests wait for them."""
-    load_fault: str | None = None
-    """Failure of the last load; requests do not wait then."""
     is_ending: Callable[[], bool] = staticmethod(lambda: False)
     """Whether the process ends: waiting requests are answered then."""
 
@@ -170,30 +171,6 @@ class _Api(FastAPI):
         types = document.setdefault("components", {}).setdefault("schemas", {})
         types |= {"Problem": _PROBLEM} | _ENVELOPES[1]
         return document
-
-
-class _UntilLoaded:
-    """Holds requests that none of the first routes answers until all routers are there."""
-
-    def __init__(self, app: ASGIApp, api: "_Api") -> None:
-        self._app = app
-        self._api = api
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        until = time.monotonic() + _LOAD_S
-        # A thread ends the loading, so there is no event of this loop to await.
-        while self._is_awaited() and not self._is_first(scope) and time.monotonic() < until:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        await self._app(scope, receive, send)
-
-    def _is_awaited(self) -> bool:
-        return self._api.is_loading and self._api.load_fault is None
-
-    def _is_first(self, scope: Scope) -> bool:
-        if scope["type"] != "http":
-            return True
-        is_known = any(route.matches(scope)[0] is Match.FULL for route in self._api.router.routes)
-        return is_known and scope["path"] != _DOCUMENT
 
 
 async def _check_query(request: Request) -> None:
@@ -264,9 +241,6 @@ def _install_problems(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def on_http(request: Request, error: HTTPException) -> Response:
-        if error.status_code == 404 and request.app.is_loading:
-            why = request.app.load_fault or "queries and pages are still loading"
-            return _response(request, problem(503, why, headers={"retry-after": "1"}))
         detail = error.detail if error.status_code != 404 else f"no route or object at {request.url.path}"
         return _response(request, problem(error.status_code, str(detail), headers=error.headers))
 

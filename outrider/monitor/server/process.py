@@ -23,8 +23,7 @@ from outrider.dataops.redaction.columns import ColumnRules
 from outrider.dataops.redaction.kinds import Kind
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.errors import OutriderError
-from outrider.monitor.api.traffic.columns import column_routes
-from outrider.monitor.api.v2 import v2_routes
+from outrider.monitor.api import v2
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.bodies import WholeBodies
 from outrider.monitor.http.body_places import BodyPlaces
@@ -33,7 +32,7 @@ from outrider.monitor.http.keyring import Keyring
 from outrider.monitor.http.limits import ASGIApp, BodyBounds, ByteBudget
 from outrider.monitor.http.refusals import RefusalBook
 from outrider.monitor.http.refused_copies import RefusedCopies
-from outrider.monitor.http.route_scopes import RouteScopes
+from outrider.monitor.http.routes import RouteScopes, ScopedRouter
 from outrider.monitor.intake.asgi import BodyLimits, HotRoutes
 from outrider.monitor.intake.decode import Decoder
 from outrider.monitor.intake.erased import ErasedNames
@@ -61,8 +60,10 @@ from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import payload_rules
 from outrider.monitor.settings.reload import read_state
 from outrider.monitor.settings.sections import LimitSettings
+from outrider.monitor.views.columns import routes as column_routes
+from outrider.monitor.views.columns.routes import ColumnSource
 
-from .app import build_app
+from .app import DOCUMENT, FIRST, build_app
 from .connections import Connections, connections_that_fit
 from .head import HeadAsGet
 from .labels import PageLabels
@@ -147,13 +148,15 @@ class ServerProcess:
         models = RequestModels({name: model.intake.request_models for name, model in settings.models.items()})
         targets = {name: MirrorTarget.of(model, limits) for name, model in settings.models.items()}
         self.labels = PageLabels(settings, decoder, self.writer)
+        columns = ColumnSource(book, decoder, self.writer, limits.columns)
+        routers = [
+            ScopedRouter(v2.ShadowTarget(settings, models, lambda: self.writer.fault), v2),
+            ScopedRouter(columns, column_routes),
+        ]
         self._api = build_app(
-            fault=lambda: self.writer.fault,
+            fault=lambda: self.writer.fault or self._routes.load_fault,
             collector=self.collector,
-            routers=[
-                v2_routes(settings, models, lambda: self.writer.fault),
-                column_routes(book, decoder, self.writer, max_columns=limits.columns),
-            ],
+            routers=routers,
             config=lambda: read_state(settings.data_folder),
         )
         forms = {name: ModelForm.of(model, limits) for name, model in settings.models.items()}
@@ -172,6 +175,9 @@ class ServerProcess:
             self.otlp.traces,
             self.otlp.logs,
         ]
+        self._routes = RouteScopes(
+            intakes, routes=[*FIRST, *(one for router in routers for one in router.scoped)]
+        )
         budget = ByteBudget(limits.queue_bytes)
         hot = HotRoutes(
             WholeBodies(self._api, _bounds(limits), limits.parsed_bytes, budget),
@@ -186,7 +192,7 @@ class ServerProcess:
         self.gate = KeyGate(
             hot,
             self.keyring,
-            routes=RouteScopes(intakes),
+            routes=self._routes,
             open_paths=_open_paths(settings),
             is_keyless=KeylessWrites(
                 settings.intake.keyless_networks, [*mirrors, self.otlp.traces, self.otlp.logs]
@@ -199,32 +205,37 @@ class ServerProcess:
         self.app: ASGIApp = HeadAsGet(self.copies)
 
     def announce_routers(self) -> None:
-        self._api.is_loading = True
+        """Hold requests for queries and pages until :meth:`add_routers` is done."""
+        self._routes.is_loading = True
 
     def end_by(self, is_ending: Callable[[], bool]) -> None:
         self._api.is_ending = is_ending
 
     def add_routers(self) -> None:
-        from .routers import all_routers
+        """Add query, command and page routers; requests for them wait until then."""
+        from outrider.monitor.views.every import every_router
+        from outrider.monitor.views.service import Service
 
         try:
-            for router in all_routers(
+            service = Service.open(
                 self.settings,
-                self.collector.health,
                 self.keyring,
-                self.refusals,
-                self.labels,
+                health=self.collector.health,
+                refusals=self.refusals,
+                labels=self.labels,
                 refused=self.copies.newest,
-            ):
-                self._api.include_router(router)
+            )
+            every = every_router(service)
+            self._api.include_router(every)
+            self._routes.add([*every.scoped, DOCUMENT])
         except Exception as error:
-            self._api.load_fault = (
+            self._routes.load_fault = (
                 f"queries and pages cannot be offered: {type(error).__name__}: {error}; records are taken, "
                 "and the log has the traceback"
             )
             raise
         self._api.openapi_schema = None
-        self._api.is_loading, self._api.load_fault = False, None
+        self._routes.is_loading, self._routes.load_fault = False, None
 
     def start_expiry(self, stop: threading.Event) -> None:
         from outrider.monitor.intake.expiry import start_expiry

@@ -1,15 +1,24 @@
 """Sections of ``outrider.toml`` for the service as a whole."""
 
+import dataclasses
 import ipaddress
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+T = TypeVar("T")
 
 
 class Section(BaseModel):
     """A table of the file: immutable, unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def fill(self, row: type[T]) -> T:
+        """Dataclass from the settings of its fields' names; others keep their defaults."""
+        named: Any = row
+        own = {field.name for field in dataclasses.fields(named)} & type(self).model_fields.keys()
+        return row(**{name: getattr(self, name) for name in own})
 
 
 def networks_of(value: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,18 +1,14 @@
-"""Compression job: stored champion, traffic, suites in; registered variants out."""
+"""Compression of a stored champion: traffic and suites in, a registered variant out."""
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from sqlalchemy import Engine
 
-from outrider.assertions import Assertion, Batch, load_assertions
-from outrider.dataops.compression.bench import CompressionTask
+from outrider.assertions import Batch, load_assertions
 from outrider.dataops.compression.distillation import Distilling
-from outrider.dataops.compression.timing import Effort
-from outrider.dataops.compression.variant import PRUNINGS, SAME, STUDENT
+from outrider.dataops.compression.ladder import CompressionTask
+from outrider.dataops.compression.variant import Variant
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.improvement import jobs
@@ -20,7 +16,6 @@ from outrider.dataops.journal.journal import Journal
 from outrider.dataops.model_kinds.content import opened_source
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
-from outrider.dataops.models.lineage import Kind
 from outrider.dataops.models.registry import Model
 from outrider.dataops.payloads.folders import FOLDER
 from outrider.dataops.payloads.objects import LocalObjects, ObjectStore
@@ -40,22 +35,19 @@ LEAST_ROWS = 100
 """Fewest records for a statement on agreement."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompressionRequest:
-    rows: int = 2000
-    traffic_rows: int = 20_000
-    student: str | None = None
-    also: tuple[Path, ...] = ()
-    epochs: int = 3
-    learning_rate: float = 3e-4
-    with_suites: bool = True
-
-
-def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[CompressionTask, Batch]:
-    """Champion with references for variants, and records unseen by the search.
+def compression_task(
+    settings: Settings,
+    name: str,
+    *,
+    rows: int,
+    traffic_rows: int,
+    student: str | None = None,
+    with_suites: bool = True,
+) -> CompressionTask:
+    """Champion with references for its variants.
 
     Of the newest ``2 * rows`` of one schema every second is judged on, the others are kept for the fresh
-    process, and older ones are distilled on. ConfigError where that is impossible.
+    process, and older ones are learned on.
     """
     if not settings.journal_path.exists():
         raise ConfigError(f"{settings.journal_path}: no journal there; `outrider serve` makes one")
@@ -69,8 +61,7 @@ def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[C
                 f"{champion.id} is of kind {source.kind!r}: only torch modules and Hugging Face folders can "
                 "be compressed"
             )
-        wanted = 2 * asked.rows + asked.traffic_rows
-        records = newest_records(settings, engine, journal, name, rows=wanted)
+        records = newest_records(settings, engine, journal, name, rows=2 * rows + traffic_rows)
         cases = _cases(settings, engine, objects, name)
     finally:
         engine.dispose()
@@ -80,29 +71,27 @@ def prepare(settings: Settings, name: str, asked: CompressionRequest) -> tuple[C
             f"{0 if records is None else records.rows} stored records of {name}; at least {2 * LEAST_ROWS} "
             "are needed to measure how far a variant agrees"
         )
-    judged = min(2 * asked.rows, max(2 * LEAST_ROWS, records.rows // 2))
+    learned = min(traffic_rows, records.rows // 2)
+    judged = min(2 * rows, max(2 * LEAST_ROWS, records.rows - learned))
     newest = np.arange(records.rows - judged, records.rows)
     own = settings.models[name]
-    task = CompressionTask(
+    return CompressionTask(
         source=source,
         weights=None if champion.weights is None else objects.get(champion.weights),
         name=champion.id,
         folder=settings.base,
         records=records.take(newest[::2]),
+        unseen=records.take(newest[1::2]),
         traffic=records.slice(0, records.rows - judged),
-        student=asked.student,
-        given=_given(asked.also),
+        student=student,
         ruler=ruler_of(own),
-        assertions=_assertions(settings, name),
-        suites=model_suites(settings, name) if asked.with_suites else (),
+        assertions=[judge for file in own.assertions for judge in load_assertions(settings.path(file))],
+        suites=model_suites(settings, name) if with_suites else (),
         cases=cases,
-        distilling=Distilling(epochs=asked.epochs, learning_rate=asked.learning_rate, seed=own.retrain.seed),
-        effort=Effort(),
+        distilling=Distilling(own.retrain.epochs, own.retrain.learning_rate, own.retrain.seed),
         device=settings.worker.device,
-        seed=own.retrain.seed,
         opened=lambda kept: opened_source(kept, objects, settings.data_folder / FOLDER),
     )
-    return task, records.take(newest[1::2])
 
 
 def newest_records(
@@ -132,40 +121,20 @@ def newest_records(
     return whole.slice(max(0, whole.rows - rows))
 
 
-def register_twin(
-    settings: Settings,
-    *,
-    name: str,
-    champion: str,
-    source: Source,
-    weights: bytes | None,
-    note: str,
-    asks_gate: bool,
-) -> tuple[Model, str | None]:
-    """Register a variant as challenger, for the worker beside the champion.
+def register_variant(
+    settings: Settings, name: str, variant: Variant, *, champion: str, asks_gate: bool
+) -> dict[str, str]:
+    """Register a variant as challenger of ``model@version``; ``registered`` version, and ``job`` of the gate.
 
-    Parameters
-    ----------
-    champion
-        ``model@version`` that it was made from.
-    weights
-        Its own; None for the champion's.
-    asks_gate
-        Whether the trainer puts it before the promotion gate, once enough live records are judged.
-
-    Returns
-    -------
-    tuple
-        The version, and the job that asks the gate.
+    With ``asks_gate`` the trainer puts it before the promotion gate, once enough live records are judged.
     """
     journal, engine = open_stores(settings, threading.Event())
     journal.close()
-    objects: ObjectStore = LocalObjects(settings.data_folder / "objects")
+    objects = LocalObjects(settings.data_folder / "objects")
     try:
         with engine.connect() as connection:
             base = models.get(connection, *champion.rsplit("@", 1))
-        digest = base.weights if weights is None else objects.put(weights)
-        parents: list[tuple[Kind, str, str]] = [("model", champion, "compressed from")]
+        digest = base.weights if variant.weights is None else objects.put(variant.weights)
         with write(engine) as connection:
             version = models.register(
                 connection,
@@ -175,34 +144,17 @@ def register_twin(
                 digest=digest or base.digest,
                 weights=digest,
                 now_us=now_us(),
-                note=note,
-                source=source.to_json(),
-                made_from=parents,
+                note=f"{variant.name} of {champion}",
+                source=variant.source.to_json(),
+                made_from=[("model", champion, "compressed from")],
             )
-            job = None
+            found = {"registered": version.version}
             if asks_gate:
-                job = jobs.add(
-                    connection,
-                    model=name,
-                    kind="retrain",
-                    params={"candidate": version.version},
-                    now_us=now_us(),
-                )
-        return version, job
+                asked = {"candidate": version.version}
+                found["job"] = jobs.add(connection, model=name, kind="retrain", params=asked, now_us=now_us())
+        return found
     finally:
         engine.dispose()
-
-
-def _given(also: Sequence[Path]) -> dict[str, Path]:
-    """Weights made elsewhere by their name in the table."""
-    found: dict[str, Path] = {}
-    for path in also:
-        if not path.is_file():
-            raise ConfigError(f"also: {path} does not exist")
-        if path.stem in (*found, SAME, STUDENT, *PRUNINGS):
-            raise ConfigError(f"also: {path}: there is another {path.stem!r}; give the file another name")
-        found[path.stem] = path
-    return found
 
 
 def _champion(engine: Engine, name: str) -> Model:
@@ -211,11 +163,6 @@ def _champion(engine: Engine, name: str) -> Model:
     if found is None:
         raise NotFound(f"model {name!r} has no champion yet: `outrider serve` registers it")
     return found
-
-
-def _assertions(settings: Settings, name: str) -> Sequence[Assertion]:
-    files = settings.models[name].assertions
-    return [judge for file in files for judge in load_assertions(settings.path(file))]
 
 
 def _cases(settings: Settings, engine: Engine, objects: ObjectStore, name: str) -> Batch | None:

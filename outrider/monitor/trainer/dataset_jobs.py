@@ -17,13 +17,12 @@ from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.changes import Draft
 from outrider.dataops.datasets.collect import Collected
-from outrider.dataops.datasets.earlier import earlier_of
 from outrider.dataops.datasets.label_account import LabelAccount, label_account
 from outrider.dataops.datasets.label_fates import LabelScope
 from outrider.dataops.datasets.references import open_if_any
 from outrider.dataops.datasets.row_files import ASSERTION
 from outrider.dataops.datasets.suite_files import read_suite
-from outrider.dataops.datasets.validation import Rules, Validated, refuse
+from outrider.dataops.datasets.validation import Earlier, Rules, Validated, refuse
 from outrider.dataops.datasets.versions import Provenance, Version
 from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
@@ -83,11 +82,27 @@ def judge(
         rules_of(context.settings, model, known | sample_nulls(context.settings)),
         title=f"{dataset}@{1 if parent is None else parent.number + 1}",
         reference=reference,
-        earlier=earlier_of(context.engine, context.objects, dataset, keys, stays=stays, full=full),
+        earlier=_earlier(context, parent, keys, stays=stays, full=full),
         checks=[context.settings.path(file) for file in settings.validation.checks],
         deadline_s=settings.validation.deadline_s,
         pause=context.check_stop,
     )
+
+
+def _earlier(
+    context: JobContext, version: Version | None, keys: Sequence[str], *, stays: bool, full: bool
+) -> Earlier | None:
+    if version is None:
+        return None
+
+    def read() -> Batch:
+        with context.engine.connect() as connection:
+            return datasets.read(connection, context.objects, version)
+
+    with context.engine.connect() as connection:
+        replaced = list(datasets.lives_of(connection, version.dataset, keys)) if stays else []
+    validation = version.manifest["validation"]
+    return Earlier(validation.get("aggregates"), read, stays, replaced, full, validation.get("nulls", ()))
 
 
 def _nulls_of(version: Version | None) -> Sequence[str]:

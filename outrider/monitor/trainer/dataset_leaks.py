@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 from outrider.assertions import Batch
 from outrider.dataops.datasets import collect as flagged
 from outrider.dataops.datasets import versions as datasets
-from outrider.dataops.datasets.leak_moves import Beside, LeakReport, Rows, Settled, settle
+from outrider.dataops.datasets.leak_moves import KnownRows, LeakReport, Rows, Settled, settle
 from outrider.dataops.datasets.leaks import find_leaks, find_repeats, sides
 from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.versions import Provenance, Version
@@ -50,7 +50,7 @@ def settled(
     found = settle(
         fresh,
         [origin for origin, known in zip(provenance, stays, strict=True) if not known],
-        Beside(learned, judged, own),
+        KnownRows(learned, judged, own),
         declared=settings.declared_inputs,
         moves=settings.retrain.move_leaks,
     )
@@ -93,14 +93,14 @@ def imported_leaks(
         others, part = settings.gate.judging, "held_out"
     elif dataset in map(name_of, settings.gate.judging):
         others, part = (settings.retrain.replay,), "train"
-    beside: dict[str, Batch] = {}
+    known: dict[str, Batch] = {}
     for other in others:
-        beside |= {} if name_of(other or "") == dataset else _newest(context, connection, other)
+        known |= {} if name_of(other or "") == dataset else _newest(context, connection, other)
     collected = datasets.newest(connection, flagged.dataset_of(batch.model)) if part else None
     if collected is not None:
         rows = datasets.read(connection, context.objects, collected, part=part)
-        beside[f"{collected.id} {str(part).replace('_', ' ')}"] = rows
-    own, *rest = sides({dataset: batch} | beside, settings.declared_inputs)
+        known[f"{collected.id} {str(part).replace('_', ' ')}"] = rows
+    own, *rest = sides({dataset: batch} | known, settings.declared_inputs)
     leaks = [leak for side in rest for leak in find_leaks(own, side)]
     return {"leaks": leaks, "repeats": find_repeats(own), "moved": {}}
 

@@ -1,11 +1,10 @@
 """Judgements on versions, kept with verdict, promotion and event."""
 
-import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_jsonable_python
 from sqlalchemy import Connection
 
 from outrider.behavioral_tests import Outcome
@@ -92,8 +91,8 @@ def keep(
     if winner is not None and not promotes:
         reasons.append(f"version {winner} is champion now")
     passed = {"passed": has_passed, "undecided": one.verdict.outcome == "undecided"}
-    evidence = _finite(dataclasses.asdict(gate.told_evidence(one.evidence, one.verdict))) | passed
-    evidence["policy"] = dataclasses.asdict(asked_policy(policy))
+    evidence = _json(gate.told_evidence(one.evidence, one.verdict)) | passed
+    evidence["policy"] = _json(asked_policy(policy))
     if is_own:
         evidence["job"] = job.id
     before = newest_verdict(connection, model, one.version)
@@ -159,10 +158,7 @@ def _is_told(before: VerdictRow | None, champion: str, passed: Mapping[str, bool
     )
 
 
-def _finite(value: Any) -> Any:
-    """Value for JSON, which has no infinity."""
-    if isinstance(value, Mapping):
-        return {name: _finite(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def _json(evidence: gate.Evidence | gate.Policy) -> dict[str, Any]:
+    """Fields for JSON, which has no infinity."""
+    fields: dict[str, Any] = to_jsonable_python(evidence, inf_nan_mode="null")
+    return fields

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import Request
 from sqlalchemy import Engine
@@ -10,7 +11,7 @@ from starlette.responses import Response
 
 from outrider.dataops.state.pauses import EVERY_MODEL, list_pauses
 from outrider.monitor.http.refused_copies import RefusedCopy
-from outrider.monitor.queries.overview import list_models
+from outrider.monitor.queries.queries import list_models
 from outrider.monitor.settings.reload import ConfigState
 
 from .rendering import Pages
@@ -25,8 +26,6 @@ class PageFrame:
     """Names of models from the configuration."""
     config: Callable[[], ConfigState]
     refused: Callable[[], Sequence[RefusedCopy]]
-    can_learn: bool
-    can_add: bool
     pages: Pages = field(default_factory=Pages)
 
     def models(self) -> list[str]:
@@ -50,7 +49,6 @@ class PageFrame:
             return self.message("Not found", f"There is no model {model!r}.")
         shared |= {
             "page": page,
-            "can_add": self.can_add,
             "refresh": address if refresh else None,
             "csrf": getattr(request.state, "csrf_token", ""),
             "here": address,
@@ -85,8 +83,13 @@ class PageFrame:
         return {
             "model": model,
             "models": self.models(),
-            "can_learn": self.can_learn,
             "pauses": pauses,
             "config": self.config(),
             "refused_copies": self.refused(),
         }
+
+
+def address(path: str, query: Mapping[str, str | None]) -> str:
+    """Address with the parameters that have a value."""
+    pairs = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(pairs)}" if pairs else path

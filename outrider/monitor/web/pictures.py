@@ -6,7 +6,10 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
+from starlette.responses import Response
+
 from outrider.assertions import Batch
+from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.queries.payload_views import flatten, picture_columns
 from outrider.monitor.queries.queries import FlagView
 
@@ -145,3 +148,22 @@ def _without(value: Any, names: set[str], name: str = "") -> Any:
         return value
     pairs = {key: f"{name}.{key}" if name else str(key) for key in value}
     return {key: _without(value[key], names, full) for key, full in pairs.items() if full not in names}
+
+
+_NO_PICTURE = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="#8a8f9c">'
+    '<circle cx="12" cy="12" r="5"/><path d="m8.5 15.5 7-7"/></svg>'
+)
+"""In the place of a picture that cannot be shown; browsers draw what comes with a 404 too."""
+PICTURE_HEADERS = {
+    "cache-control": "private, max-age=86400, immutable",
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "default-src 'none'",
+}
+
+
+def png(image: bytes | None) -> Response:
+    """Response of a picture, or of the sign for none."""
+    if image is None:
+        return Response(_NO_PICTURE, 404, media_type="image/svg+xml", headers=HEADERS)
+    return Response(image, media_type="image/png", headers=PICTURE_HEADERS)

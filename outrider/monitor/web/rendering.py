@@ -19,6 +19,8 @@ from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.queries.payload_views import flatten
 
 HERE = Path(__file__).parent
+TEMPLATES = (HERE / "templates", *sorted(HERE.parent.glob("views/*/")))
+"""Folders of templates; those of a view lie in its own."""
 KINDS = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -44,7 +46,7 @@ class Pages:
             if path.suffix in KINDS
         }
         self._environment = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
+            loader=FileSystemLoader(TEMPLATES),
             autoescape=True,
             undefined=StrictUndefined,
             trim_blocks=True,

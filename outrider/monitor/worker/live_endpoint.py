@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from outrider.assertions import Batch, Predictor
-from outrider.behavioral_tests.endpoint import endpoint
+from outrider.behavioral_tests.asking.limits import Breaker
+from outrider.behavioral_tests.asking.records import endpoint
 from outrider.dataops.flags import live_rates
 from outrider.dataops.ledger import commit as ledger
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.cursors import open_cursor
-from outrider.dataops.model_kinds.breaker import Breaker
 from outrider.dataops.redaction.columns import redacted_rows
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import write

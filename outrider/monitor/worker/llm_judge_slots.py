@@ -147,7 +147,6 @@ class JudgeSlot:
         return True
 
     def outcomes(self, pending: PendingQuestions) -> list[str | None]:
-        """Outcome per record; None where the judge was not to be asked."""
         seen: set[str] = set()
         found: list[str | None] = []
         for question, is_due in zip(pending.questions, pending.is_due.tolist(), strict=True):

@@ -5,7 +5,6 @@ Remote judges speak ``chat/completions``; local ones are a function of a file.
 
 import json
 import math
-import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,11 +16,10 @@ import pyarrow as pa
 
 from outrider.assertions import Batch
 from outrider.assertions.batch.columns import plain
-from outrider.behavioral_tests import chat
+from outrider.behavioral_tests.asking.chat import MAX_ANSWER_BYTES, ask_chat, judging_messages
+from outrider.behavioral_tests.asking.server import ModelServer, in_threads
 from outrider.dataops.judges import Reply, slot_of, version_of
 from outrider.dataops.model_kinds.predictors import load_predictor_function
-from outrider.dataops.state.in_threads import in_threads
-from outrider.http_client import HttpClient
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.judge_version import digest_of, judge_digest, prompt_of
 from outrider.monitor.settings.model_sections import JudgeSettings
@@ -116,14 +114,7 @@ def reads_of(judge: JudgeSettings, prompt: str) -> tuple[str, ...]:
 
 
 def parse_answer(text: str, answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
-    """Answer in a text: its last JSON object, checked.
-
-    Field by field; other fields are left out.
-
-    Raises
-    ------
-    InvalidAnswer
-        If there is no object, a field is missing, or a value is not of its kind.
+    """Answer in a text: the known fields of its last JSON object, checked.
 
     Examples
     --------
@@ -182,34 +173,29 @@ def _last_object(text: str) -> Mapping[str, Any] | None:
 
 def _remote(judge: JudgeSettings, prompt: str) -> Callable[[Batch, Sequence[Question]], list[Reply]]:
     assert judge.url is not None
-    client = HttpClient(judge.url)
+    server = ModelServer(
+        judge.url, deadline_s=judge.deadline_s, key_env=judge.key_env, max_bytes=MAX_ANSWER_BYTES
+    )
 
     def ask(_batch: Batch, questions: Sequence[Question]) -> list[Reply]:
-        asked = [chat.judging_messages(prompt, question.values) for question in questions]
-        work = [partial(_chat, client, judge, messages) for messages in asked]
-        return in_threads(judge.parallel, work)
+        asked = [judging_messages(prompt, question.values) for question in questions]
+        return in_threads(judge.parallel, [partial(_chat, server, judge, messages) for messages in asked])
 
     return ask
 
 
-def _chat(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> Reply:
-    """Ask one question; every failure is a reply, so that it is counted."""
+def _chat(server: ModelServer, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> Reply:
     start = time.monotonic()
-    try:
-        body = _post(client, judge, messages)
-    except TimeoutError:
-        detail = f"no answer within {judge.deadline_s:g} s"
-        return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start)
-    except (OSError, ValueError) as error:
-        detail = f"{type(error).__name__}: {error}"[:KEPT_TEXT]
-        return Reply("unavailable", {}, detail=detail, seconds=time.monotonic() - start, spent=False)
+    found = ask_chat(server, _body(judge, messages))
     seconds = time.monotonic() - start
-    try:
-        text = chat.text_of(body)
-    except ValueError as error:
-        text = json.dumps(body)[:KEPT_TEXT]
-        return Reply("invalid", {}, text, str(error), _tokens(body, messages, text), seconds)
-    return _reply(text, judge, _tokens(body, messages, text), seconds)
+    if found.body is None:
+        is_late = found.fate == "late"
+        return Reply("unavailable", {}, detail=found.why[:KEPT_TEXT], seconds=seconds, spent=is_late)
+    text = json.dumps(found.body)[:KEPT_TEXT] if found.text is None else found.text
+    tokens = _tokens(found.body, messages, text)
+    if found.text is None:
+        return Reply("invalid", {}, text, found.why, tokens, seconds)
+    return _reply(text, judge, tokens, seconds)
 
 
 def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Reply:
@@ -219,7 +205,7 @@ def _reply(text: str, judge: JudgeSettings, tokens: int, seconds: float) -> Repl
         return Reply("invalid", {}, text[:KEPT_TEXT], str(error), tokens, seconds)
 
 
-def _post(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def _body(judge: JudgeSettings, messages: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     body: dict[str, Any] = {
         "model": judge.model,
         "messages": messages,
@@ -229,9 +215,7 @@ def _post(client: HttpClient, judge: JudgeSettings, messages: Sequence[Mapping[s
     if judge.constrain:
         schema = {"name": "answer", "strict": True, "schema": json_schema(judge.answer)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
-    assert judge.url is not None
-    key = os.environ.get(judge.key_env)
-    return chat.post(client, judge.url, body, key=key, deadline_s=judge.deadline_s)
+    return body
 
 
 def json_schema(answer: Mapping[str, str | tuple[str, ...]]) -> dict[str, Any]:
@@ -268,7 +252,7 @@ def _local(
             rows = batch.take([question.row for question in questions]).to_arrow()
             columns = {name: rows.column(name) for name in ("id", *reads)}
             if prompt:
-                asked = [chat.judging_messages(prompt, question.values) for question in questions]
+                asked = [judging_messages(prompt, question.values) for question in questions]
                 texts = ["\n".join(message["content"] for message in messages) for messages in asked]
                 columns["inputs.prompt"] = pa.array(texts)
             outputs = predict(Batch.from_columns(columns, model=batch.model, rows=len(questions)))

@@ -17,6 +17,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from outrider.dataops.alarms.incidents import IncidentBook
+from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.journal.journal import Journal
 from outrider.dataops.ledger.first_seen import note_configuration
 from outrider.dataops.ledger.profiles import FIRST_ROWS
@@ -34,7 +35,6 @@ from outrider.monitor.process.late_pandas import keep_pandas_out
 from outrider.monitor.process.logs import RecordLog, set_up
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.registry.registration import Registration
-from outrider.monitor.settings.alarm_rule import alarm_rule
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.payloads import open_payloads
 from outrider.monitor.settings.reload import Serving, note_serving, read_state
@@ -240,7 +240,7 @@ def open_pipelines(settings: Settings, host: HostClient) -> dict[str, Pipeline]:
 
 
 def open_incidents(settings: Settings, journal: Journal) -> dict[str, IncidentBook]:
-    rule = alarm_rule(settings)
+    rule = settings.flags.fill(AlarmRule)
     targets = [WebhookTarget(hook.url, hook.events) for hook in settings.webhooks]
     return {name: IncidentBook(name, rule, targets, steps=journal.steps) for name in settings.models}
 

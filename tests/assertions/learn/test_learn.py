@@ -13,7 +13,7 @@ from outrider.assertions import Batch, load_assertions
 from outrider.assertions.checker import severities_of
 from outrider.assertions.learn import Proposal, learn, merged
 from outrider.assertions.learn.faults import resolution
-from outrider.dataops.learned.assertion_files import accept
+from outrider.dataops.learned.proposals import accept
 from outrider.errors import ConfigError
 from tests.requirements import require_data
 from tests.soak import examples

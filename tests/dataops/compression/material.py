@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch, assertion
 from outrider.behavioral_tests import MFT, Suite
-from outrider.dataops.compression.bench import CompressionTask
 from outrider.dataops.compression.distillation import Distilling
+from outrider.dataops.compression.ladder import CompressionTask
 from outrider.dataops.compression.timing import Effort
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights
@@ -82,4 +82,12 @@ def task(folder: Path, **more: object) -> CompressionTask:
         "distilling": Distilling(epochs=20, learning_rate=1e-2),
     }
     given |= more
-    return CompressionTask(source(), weights(), "points@1", folder, points(400, 2), **given)  # type: ignore[arg-type]
+    return CompressionTask(
+        source(),
+        weights(),
+        "points@1",
+        folder,
+        points(400, 2),
+        points(400, 3),
+        **given,  # type: ignore[arg-type]
+    )

@@ -13,7 +13,7 @@ from outrider.assertions import Batch
 from outrider.dataops.datasets import changes
 from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.erased import erase_rows
-from outrider.dataops.datasets.leak_moves import Beside, settle
+from outrider.dataops.datasets.leak_moves import KnownRows, settle
 from outrider.dataops.datasets.leaks import LeakSide, compared, find_leaks, find_matches
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.loaders import leak_index
@@ -166,8 +166,10 @@ def test_new_rows_settle_as_beside_all_rows(tmp_path: Path) -> None:
             )
         reports = []
         for side in sides:
-            beside = Beside({"learned": side["train"]}, {"judged": side["held_out"]}, ("learned", "judged"))
-            settled = settle(new, origins, beside, moves="all")
+            others = KnownRows(
+                {"learned": side["train"]}, {"judged": side["held_out"]}, ("learned", "judged")
+            )
+            settled = settle(new, origins, others, moves="all")
             reports.append((settled.report, [row.part for row in settled.provenance]))
     assert reports[0] == reports[1]
     assert reports[0][0]["leaks"]

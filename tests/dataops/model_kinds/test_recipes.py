@@ -5,7 +5,7 @@ import warnings
 import pytest
 import torch
 
-from outrider.dataops.model_kinds.recipes import STEPS, apply_recipe, is_two_of_four
+from outrider.dataops.model_kinds.recipes import STEPS, LowRankLinear, apply_recipe, is_two_of_four
 from outrider.dataops.model_kinds.source import RECIPE_STEPS
 from outrider.errors import ConfigError
 
@@ -117,10 +117,44 @@ def test_semi_structured_weights_stay_dense_where_the_device_has_no_use_for_them
     assert torch.equal(apply_recipe(module, ("semi_structured",))(x), before)
 
 
+def test_low_rank_halves_linear_layers_and_is_exact_for_weights_of_that_rank() -> None:
+    thin = apply_recipe(net(), ("low_rank",))
+    layer = thin.get_submodule("encoder.layers.0.linear1")
+    assert isinstance(layer, LowRankLinear)
+    assert layer.up.numel() + layer.down.numel() <= 32 * 64 // 2
+    assert type(thin.get_submodule("head")) is torch.nn.Linear  # two classes: no rank is half
+    assert not any(parameter.requires_grad for parameter in thin.parameters())
+    dense = net()
+    dense.load_state_dict(thin.state_dict())
+    again = apply_recipe(net(), ("low_rank",))
+    for module in (dense, again):
+        with torch.inference_mode():
+            torch.testing.assert_close(module(words()), thin(words()))
+    exact = apply_recipe(dense, ("low_rank",))
+    torch.testing.assert_close(exact.state_dict(), thin.state_dict(), atol=1e-5, rtol=1e-4)
+
+
+def test_low_rank_takes_the_nearest_weights() -> None:
+    layer = torch.nn.Linear(32, 48)
+    want = torch.linalg.svdvals(layer.weight.detach())[9:].square().sum()
+    thin = apply_recipe(torch.nn.Sequential(torch.nn.Linear(32, 48)).requires_grad_(False), ("low_rank",))
+    module = torch.nn.Sequential(layer)
+    before = layer.weight.detach().clone()
+    found = apply_recipe(module, ("low_rank",))[0].weight  # type: ignore[index]
+    assert isinstance(thin[0], LowRankLinear)  # type: ignore[index]
+    assert float((found - before).square().sum()) <= 1.05 * float(want)
+
+
+def test_low_rank_refuses_a_module_without_a_layer_to_take_apart() -> None:
+    with pytest.raises(ConfigError, match="Linear has no linear layer that could be taken apart"):
+        apply_recipe(torch.nn.Linear(64, 64), ("low_rank",))
+
+
 def test_every_step_is_one_that_a_test_tries() -> None:
     assert tuple(STEPS) == RECIPE_STEPS
     assert set(STEPS) == {
         "bf16", "int8_weight_only", "int8_dynamic", "fp8_weight_only", "fp8_dynamic", "semi_structured",
+        "low_rank",
     }  # fmt: skip
 
 

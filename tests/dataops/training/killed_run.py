@@ -24,20 +24,21 @@ def train(folder: Path) -> str:
 
     from outrider.dataops.loaders.mapped_rows import MappedRows
     from outrider.dataops.model_kinds.source import Source
-    from outrider.dataops.training.trainers import trainer_of
+    from outrider.dataops.training.trainers import train_version
     from tests.training_rows import task
 
     torch.set_num_threads(1)
     fresh, old = (MappedRows(f"{name}@1", name, folder / f"{name}.arrow") for name in ("fresh", "old"))
     source = Source("torch", "model.py:Stem", inputs=("a", "b"), classes=(0, 1))
     given = task(folder, fresh, old, source=source, **OPTIONS)
-    return hashlib.sha256(trainer_of(source, OPTIONS).train(given, lambda _: None).weights or b"").hexdigest()
+    return hashlib.sha256(train_version(given, lambda _: None).weights or b"").hexdigest()
 
 
 def main() -> None:
     import torch  # before the forks: each would take seconds for it
 
     import outrider.dataops.training.trainers  # noqa: F401
+    import tests.training_rows  # noqa: F401
 
     torch.set_num_threads(1)
     folder, kills, luck = Path(sys.argv[1]), int(sys.argv[2]), random.Random(int(sys.argv[3]))

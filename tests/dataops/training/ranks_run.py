@@ -11,7 +11,7 @@ import torch
 from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.training.trainer import TrainedModel
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 from tests.training_rows import task
 
 OPTIONS: dict[str, Any] = {
@@ -26,7 +26,7 @@ def train(folder: Path, work: str) -> TrainedModel:
     fresh, old = (MappedRows(f"{name}@1", name, folder / f"{name}.arrow") for name in ("fresh", "old"))
     source = Source("torch", "model.py:Plain", inputs=("a", "b"), classes=(0, 1))
     given = task(folder, fresh, old, source=source, work=folder / work, **OPTIONS)
-    return trainer_of(source, OPTIONS).train(given, lambda _: None)
+    return train_version(given, lambda _: None)
 
 
 if __name__ == "__main__":

@@ -53,5 +53,5 @@ def test_steps_of_two_files_hold_the_rows_of_the_order(
     left = order[ends[first - 1] if first else 0 :]
     found = torch.cat([step.examples.tensors["x"] for step in steps]).numpy()
     assert (found == IMAGES[left % ROWS]).all()
-    assert torch.cat([step.examples.tensors["y"] for step in steps]).tolist() == (left % 2).tolist()
+    assert torch.cat([step.examples.tensors["label"] for step in steps]).tolist() == (left % 2).tolist()
     assert torch.cat([w for step in steps if (w := step.weights) is not None]).tolist() == left.tolist()

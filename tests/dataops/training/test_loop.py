@@ -15,7 +15,7 @@ from outrider.dataops.training.improving import improve
 from outrider.dataops.training.order import EpochOrder
 from outrider.dataops.training.torch_learner import TorchLearner, reinitialise
 from outrider.dataops.training.trainer import Progress, TrainedModel, TrainingTask
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 from outrider.errors import ConfigError, TrainingFailed
 from tests.training_rows import mapped, task
 
@@ -89,7 +89,7 @@ def run(given: TrainingTask, said: list[Progress] | None = None, *, keeps: bool 
     if not keeps:
         for left in given.work.glob("*"):
             left.unlink()
-    return trainer_of(given.source, given.options).train(given, (said if said is not None else []).append)
+    return train_version(given, (said if said is not None else []).append)
 
 
 def module_of(folder: Path, made: TrainedModel, name: str = "Net") -> torch.nn.Module:

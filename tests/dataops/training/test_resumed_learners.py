@@ -11,7 +11,7 @@ import pytest
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.training.run_record import digest_of
 from outrider.dataops.training.trainer import Progress, TrainedModel, TrainingTask
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 from outrider.errors import ConfigError, ValidationRefused
 from tests.dataops.model_kinds.adapters import peft, save_adapter
 from tests.dataops.model_kinds.folders import bert_config, gpt2_config, save, transformers, write_tokenizer
@@ -63,7 +63,7 @@ def task(home: Path, work: Path, way: str) -> TrainingTask:
 
 
 def train(given: TrainingTask, report: Callable[[Progress], None] = lambda _: None) -> TrainedModel:
-    return trainer_of(given.source, given.options).train(given, report)
+    return train_version(given, report)
 
 
 class EndedError(Exception):

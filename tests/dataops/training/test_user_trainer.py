@@ -14,7 +14,7 @@ from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.model_kinds.loading import as_predictor, load_model
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.training.trainer import TrainedModel, TrainingTask
-from outrider.dataops.training.user_trainer import UserTrainer, _rows
+from outrider.dataops.training.user_trainer import _rows, train_by_user
 from outrider.errors import ConfigError, OutriderError, TrainingFailed, ValidationRefused
 from tests.requirements import require_package
 
@@ -74,7 +74,7 @@ def task(folder: Path, code: str, **more: Any) -> TrainingTask:
 
 
 def train(given: TrainingTask) -> TrainedModel:
-    return UserTrainer().train(given, lambda _: None)
+    return train_by_user(given, lambda _: None)
 
 
 def opened(made: TrainedModel, work: Path) -> Source:

@@ -15,7 +15,7 @@ import pytest
 
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
-from outrider.monitor.compare import chat_asker, exchange
+from outrider.monitor.compare import askers, chat_asker
 from outrider.monitor.compare.askers import AskOptions, asker_of, public_hosts
 from outrider.monitor.compare.known_answers import KnownAnswers
 from outrider.monitor.compare.traffic import Traffic
@@ -232,7 +232,7 @@ def test_compressed_and_streamed_answers_are_read(body: bytes, headers: dict[str
 
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_huge_answer_is_not_kept(monkeypatch: pytest.MonkeyPatch, is_packed: bool) -> None:
-    monkeypatch.setattr(exchange, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(askers, "MAX_BYTES", 100_000)
     body = chat("x" * 200_000)
     reply = Reply(gzip.compress(body), headers={"Content-Encoding": "gzip"}) if is_packed else Reply(body)
     answers = fates(lambda _: reply)

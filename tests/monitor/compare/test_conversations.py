@@ -113,7 +113,7 @@ def lengths_of(seed: int, talks: int = 1500) -> list[int]:
 def test_a_candidate_within_the_margin_is_not_called_different(
     noise: float, where: str, tmp_path: Path
 ) -> None:
-    runs = rounds(200, part=50)
+    runs = rounds(200, part=200)
     found = Counter(simulated(tmp_path, seed, 0.01, where, noise) for seed in range(runs))
     assert found["different"] <= 0.01 * runs
     assert found["worse"] + found["better"] == 0
@@ -121,7 +121,7 @@ def test_a_candidate_within_the_margin_is_not_called_different(
 
 @pytest.mark.parametrize("where", ["anywhere", "long", "last"])
 def test_a_candidate_beyond_the_margin_is_not_called_same(where: str, tmp_path: Path) -> None:
-    runs = rounds(200, part=50)
+    runs = rounds(200, part=200)
     found = Counter(simulated(tmp_path, seed, 0.04, where, 0.0) for seed in range(runs))
     assert found["same"] + found["close"] <= 0.01 * runs
 

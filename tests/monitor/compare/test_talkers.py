@@ -86,7 +86,7 @@ def test_a_planted_difference_is_found_and_named(fault: str) -> None:
 
 
 def test_an_equal_talker_is_not_called_different() -> None:
-    runs = rounds(50, part=25)
+    runs = rounds(50, part=50)
     words = Counter(compared("", 100 + at, 2000).standings[0].conclusion.word for at in range(runs))
     assert words["different"] + words["worse"] + words["better"] <= (1 if runs == 50 else 0)
 

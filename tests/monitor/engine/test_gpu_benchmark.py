@@ -20,7 +20,7 @@ ABSENT = (
 )  # fmt: skip
 BARE = f"import runpy, sys; sys.modules.update(dict.fromkeys({ABSENT!r}))\n"
 """A module that is None in sys.modules cannot be imported."""
-REMOTE = ("chat_model", "endpoint", "endpoint_line", "open_inference")
+REMOTE = ("chat_model", "endpoint", "open_inference")
 """Kinds that ask a server, and bring what that needs; `loading` imports them for such models only."""
 WORKER_SIDE = ("client", "groups", "metrics", "trunk_groups", "version_launch")
 """Files of the engine's room that run in the worker."""

@@ -3,19 +3,18 @@
 from collections.abc import Iterator
 
 import pytest
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
 from outrider.errors import NotFound
-from outrider.monitor.api.outcomes import add_outcomes
-from outrider.monitor.api.read import read_routes
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.queries.learning import Learner
-from outrider.monitor.queries.suite_cases import CaseWriter
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.every import every_router
+from outrider.monitor.views.proposals.reader import Learner, learner_of
+from outrider.monitor.views.suites.written_cases import CaseWriter
+from tests.monitor.services import service_over
 
 from .sample import MODEL, Sample, build
 
@@ -34,24 +33,18 @@ def make_app(sample: Sample, *, learner: Learner | None = None, cases: CaseWrite
 
     app.add_exception_handler(ProblemError, show)
     app.add_exception_handler(NotFound, missing)
-    models = MODEL, "churn"
-    suites = APIRouter(prefix="/v1")
-    add_outcomes(
-        suites, sample.engine, Settings(models=dict.fromkeys(models, ModelSettings(predictor="m.py:f")))
+    settings = Settings(models=dict.fromkeys((MODEL, "churn"), ModelSettings(predictor="m.py:f")))
+    readers = {learner_of: learner, CaseWriter: cases}
+    given = {kind: reader for kind, reader in readers.items() if reader is not None}
+    service = service_over(
+        sample.engine,
+        sample.journal,
+        settings,
+        health={"intake": True, "worker": True, "host": True, "trainer": False},
+        readers=given,
     )
-    for router in (
-        web_routes(
-            sample.engine, sample.journal, models=models, health=_health, learner=learner, cases=cases
-        ),
-        read_routes(sample.engine, sample.journal, models=models, health=_health),
-        suites,
-    ):
-        app.include_router(router)
+    app.include_router(every_router(service))
     return app
-
-
-def _health() -> dict[str, bool]:
-    return {"intake": True, "worker": True, "host": True, "trainer": False}
 
 
 @pytest.fixture(scope="session")

@@ -9,16 +9,14 @@ from typing import Any, get_type_hints
 import httpx
 import pytest
 
-from outrider.assertions.statistics.loss_bounds import Excess
-from outrider.dataops.improvement import gate, gate_limits, recommendation, rolling
+from outrider.dataops.improvement import recommendation
 from outrider.dataops.improvement.watch_evidence import WatchLook
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
-from outrider.monitor.api import retrains
-from outrider.monitor.queries import model_report
 from outrider.monitor.queries import watches as queries
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.views.agreement import reader as model_report
 from tests.comparison_reports import report
 from tests.declared_bodies import check, path_of
 from tests.keyrings import logged_in
@@ -328,25 +326,6 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
 @pytest.mark.parametrize(
     ("declared", "row"),
     [
-        (retrains.AskedFigures, gate.FailureRate),
-        (retrains.SuiteFigures, gate.SuiteEvidence),
-        (retrains.PairedFigures, gate.PairedEvidence),
-        (retrains.ExcessFigures, Excess),
-        (retrains.SliceFigures, gate.SliceEvidence),
-        (retrains.GatePolicy, gate.Policy),
-        (retrains.RollingFigures, rolling.RollingEvidence),
-        (retrains.RollingStanding, rolling.VersionStanding),
-        (retrains.NamedSliceFigures, gate.NamedSlice),
-        (retrains.FlagLimitFigures, gate_limits.FlagLimit),
-        (retrains.LimitsAsked, gate_limits.PolicyLimits),
-        (retrains.FlagShareFigures, gate_limits.FlagShare),
-        (retrains.WrongFigures, gate_limits.WrongMore),
-        (retrains.LiveAgreement, gate_limits.AgreementFound),
-        (retrains.TimeFigures, gate_limits.TimesFound),
-        (retrains.WeightFigures, gate_limits.BytesFound),
-        (retrains.LimitFigures, gate_limits.LimitEvidence),
-        (retrains.LiveFlags, gate.ShadowEvidence),
-        (retrains.FlagsAtLevel, gate.LevelFlags),
         (model_report.LabelSides, recommendation.DiscordantPairs),
         (queries.WatchLookFigures, WatchLook),
     ],

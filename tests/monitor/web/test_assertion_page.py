@@ -17,13 +17,13 @@ from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.keyring import csrf_token
-from outrider.monitor.http.route_scopes import RouteScopes
-from outrider.monitor.queries.assertion_page import histogram
-from outrider.monitor.queries.learning import Learner
-from outrider.monitor.queries.suite_cases import CaseWriter
+from outrider.monitor.views.assertions.reader import histogram
+from outrider.monitor.views.proposals.reader import Learner
+from outrider.monitor.views.suites.written_cases import CaseWriter
 from outrider.monitor.web.highlights import described_fields, named_fields, shown_fields
 from tests.asgi import get
 from tests.keyrings import keyring_in, logged_in, owner_key
+from tests.scopes import every_scope
 
 from .conftest import make_app
 from .sample import MODEL, Sample, add, build
@@ -48,7 +48,7 @@ class Browser:
         folder = Path(str(sample.engine.url.database)).parent
         keyring = keyring_in(folder)
         app = make_app(sample, learner=learner, cases=cases)
-        self.app = KeyGate(app, keyring, routes=RouteScopes())
+        self.app = KeyGate(app, keyring, routes=every_scope())
         self.session = logged_in(keyring, owner_key(folder))["cookie"].removeprefix("outrider=")
 
     def ask(

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, insert
 
 from outrider.dataops.state.database import write
 from outrider.dataops.state.tables import LiveRate, table_of
-from outrider.monitor.queries.behavior import read_matrix
+from outrider.monitor.views.suites.matrix import read_matrix
 from tests.databases import migrated
 
 

@@ -12,9 +12,7 @@ import pytest
 import uvicorn
 from fastapi import FastAPI
 
-from outrider.monitor.api.read import read_routes
-from outrider.monitor.server.app import build_app
-from outrider.monitor.web.routes import web_routes
+from tests.monitor.services import every_app
 from tests.requirements import require_program
 from tests.soak import PATIENCE_S
 
@@ -77,11 +75,7 @@ def test_flagged_records_show_their_pictures(url: str, tmp_path: Path) -> None:
 
 
 def test_the_api_is_shown_from_vendored_files_under_the_policy(sample: Sample, tmp_path: Path) -> None:
-    routers = [
-        web_routes(sample.engine, sample.journal, models=(MODEL,)),
-        read_routes(sample.engine, sample.journal, models=(MODEL,)),
-    ]
-    with served(build_app(fault=lambda: None, routers=routers)) as address:
+    with served(every_app(sample.engine, sample.journal, models=(MODEL,))) as address:
         document, console = look(f"{address}/docs", tmp_path)
     assert console == ""
     assert "/v1/overview" in document

@@ -18,8 +18,9 @@ from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.process import ServerProcess
-from outrider.monitor.server.routers import all_routers
 from outrider.monitor.settings.config import load_settings
+from outrider.monitor.views.every import every_router
+from outrider.monitor.views.service import Service
 from outrider.monitor.web.highlights import pieces_of, shown_fields, spans_of
 from tests.asgi import get, request
 from tests.databases import migrated_for
@@ -74,7 +75,11 @@ def app(intake: ServerProcess) -> FastAPI:
     engine.dispose()
     return build_app(
         fault=lambda: None,
-        routers=all_routers(intake.settings, dict, intake.keyring, intake.refusals, intake.labels),
+        routers=[
+            every_router(
+                Service.open(intake.settings, intake.keyring, refusals=intake.refusals, labels=intake.labels)
+            )
+        ],
     )
 
 

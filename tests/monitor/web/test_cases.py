@@ -19,13 +19,13 @@ from outrider.behavioral_tests import load_suite
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
 from outrider.errors import ConfigError, NotFound
-from outrider.monitor.api.suites import suite_routes
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.queries.suite_cases import CaseWriter, Wanted
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
+from outrider.monitor.views.suites.written_cases import CaseWanted, CaseWriter
 from tests.declared_bodies import check_body
+from tests.monitor.services import service_over
 
 from .conftest import make_app
 from .sample import MODEL, Sample, add, build
@@ -54,7 +54,7 @@ def writer(own: Sample, tmp_path: Path) -> CaseWriter:
         storage=StorageSettings(folder="data"),
         models={MODEL: ModelSettings(classes=tuple(range(10)))},
     )
-    return CaseWriter(own.engine, own.journal, settings)
+    return CaseWriter(service_over(own.engine, own.journal, settings))
 
 
 def one(sample: Sample, sql: str) -> str:
@@ -83,7 +83,7 @@ def test_a_labelled_record_becomes_a_case_with_its_source(
     own: Sample, writer: CaseWriter, tmp_path: Path
 ) -> None:
     flag = one(own, LABELLED)
-    added = writer.add(MODEL, writer.make(MODEL, Wanted(flag=flag)))
+    added = writer.add(MODEL, writer.make(MODEL, CaseWanted(flag=flag)))
     assert added.file == "behavior/incidents.suite.json"
     assert added.state == "added"
     (test,) = load_suite(tmp_path / added.file).tests
@@ -110,10 +110,10 @@ def test_a_labelled_record_becomes_a_case_with_its_source(
 
 
 def test_the_same_record_twice_is_there_once(own: Sample, writer: CaseWriter, tmp_path: Path) -> None:
-    wanted = Wanted(flag=one(own, LABELLED))
+    wanted = CaseWanted(flag=one(own, LABELLED))
     states = [writer.add(MODEL, writer.make(MODEL, wanted)).state for _ in range(2)]
     before = (tmp_path / "behavior" / "incidents.suite.json").read_bytes()
-    other = Wanted(flag=wanted.flag, label="3", by="ann")
+    other = CaseWanted(flag=wanted.flag, label="3", by="ann")
     states += [writer.add(MODEL, writer.make(MODEL, other)).state for _ in range(2)]
     states.append(writer.add(MODEL, writer.make(MODEL, wanted)).state)
     assert states[:2] == ["added", "present"]
@@ -130,16 +130,16 @@ def test_a_record_without_a_right_answer_is_refused_with_what_to_do(
 ) -> None:
     flag = one(own, UNLABELLED)
     with pytest.raises(ProblemError, match=r"right answer is unknown.*--label") as error:
-        writer.make(MODEL, Wanted(flag=flag))
+        writer.make(MODEL, CaseWanted(flag=flag))
     assert error.value.problem.status == 409
     assert not (tmp_path / "behavior").exists()
     with pytest.raises(ProblemError, match=r"one of 0, 1, .* expected, got another number: 12"):
-        writer.make(MODEL, Wanted(flag=flag, label=12))
+        writer.make(MODEL, CaseWanted(flag=flag, label=12))
     with pytest.raises(ProblemError, match=r"track_agrees is no live test.*--perturb"):
-        writer.make(MODEL, Wanted(flag=flag, mode="inv"))
+        writer.make(MODEL, CaseWanted(flag=flag, mode="inv"))
     with pytest.raises(NotFound, match="no flag 'nope'"):
-        writer.make(MODEL, Wanted(flag="nope"))
-    given = writer.make(MODEL, Wanted(flag=flag, label=4, by="ann")).cases[0]
+        writer.make(MODEL, CaseWanted(flag="nope"))
+    given = writer.make(MODEL, CaseWanted(flag=flag, label=4, by="ann")).cases[0]
     assert (given.label, given.source and given.source.by) == (4, "ann")
 
 
@@ -168,7 +168,7 @@ def test_what_assertions_propose_is_a_right_answer_and_says_so(own: Sample, writ
             ts_us=0,
         )
     try:
-        case = writer.make(MODEL, Wanted(record_id=record)).cases[0]
+        case = writer.make(MODEL, CaseWanted(record_id=record)).cases[0]
         assert case.label == 7
         assert case.source is not None
         assert case.source.by == "weak:track_agrees"
@@ -180,7 +180,7 @@ def test_what_assertions_propose_is_a_right_answer_and_says_so(own: Sample, writ
 def test_a_failed_live_test_becomes_a_pair_under_its_own_expectation(
     own: Sample, writer: CaseWriter, tmp_path: Path
 ) -> None:
-    added = writer.add(MODEL, writer.make(MODEL, Wanted(flag=one(own, LIVE), mode="inv")))
+    added = writer.add(MODEL, writer.make(MODEL, CaseWanted(flag=one(own, LIVE), mode="inv")))
     (test,) = load_suite(tmp_path / added.file).tests
     assert (test.kind, test.capability, test.name) == ("INV", "robustness", "inv_shift_on_incidents")
     examples = test.examples()
@@ -196,7 +196,7 @@ def test_writers_at_the_same_time_lose_nothing(own: Sample, writer: CaseWriter, 
             str(row.id)
             for row in connection.execute(text("SELECT id FROM record WHERE id LIKE 'card-%' LIMIT 24"))
         ]
-    made = [writer.make(MODEL, Wanted(record_id=record, label=1)) for record in records]
+    made = [writer.make(MODEL, CaseWanted(record_id=record, label=1)) for record in records]
     threads = [
         threading.Thread(target=lambda part=part: [writer.add(MODEL, test) for test in made[part::6]])
         for part in range(6)
@@ -213,18 +213,18 @@ def test_inputs_of_another_type_do_not_spoil_the_file(
     own: Sample, writer: CaseWriter, tmp_path: Path
 ) -> None:
     flag = one(own, LABELLED)
-    writer.add(MODEL, writer.make(MODEL, Wanted(flag=flag)))
+    writer.add(MODEL, writer.make(MODEL, CaseWanted(flag=flag)))
     path = tmp_path / "behavior" / "incidents.suite.json"
     document = json.loads(path.read_text())
     document["tests"][0]["cases"][0] |= {"id": "other", "inputs": [{"image": "a file name"}]}
     path.write_text(json.dumps(document))
     before = path.read_bytes()
     with pytest.raises(ProblemError, match=r"incidents.suite.json was not written: .*inputs.image: case"):
-        writer.add(MODEL, writer.make(MODEL, Wanted(flag=flag)))
+        writer.add(MODEL, writer.make(MODEL, CaseWanted(flag=flag)))
     assert path.read_bytes() == before
     path.write_text("{")
     with pytest.raises(ProblemError, match="is not JSON"):
-        writer.add(MODEL, writer.make(MODEL, Wanted(flag=flag)))
+        writer.add(MODEL, writer.make(MODEL, CaseWanted(flag=flag)))
 
 
 def test_the_button_says_where_the_case_stands(own: Sample, writer: CaseWriter, tmp_path: Path) -> None:
@@ -241,7 +241,6 @@ def test_the_button_says_where_the_case_stands(own: Sample, writer: CaseWriter, 
     assert len(load_suite(tmp_path / "behavior" / "incidents.suite.json").tests) == 2
     refused = browser.ask("POST", f"/m/{MODEL}/cases", {"flag": one(own, LABELLED), "mode": "mft"})
     assert refused.status_code == 403  # no CSRF token
-    assert "add as test" not in Browser(own).page(page)
 
 
 def test_the_page_asks_for_the_right_answer_that_nobody_knows(
@@ -274,8 +273,7 @@ def test_the_page_asks_for_the_right_answer_that_nobody_knows(
 
 
 def test_the_api_writes_or_shows_a_case(own: Sample, writer: CaseWriter, tmp_path: Path) -> None:
-    app = make_app(own)
-    app.include_router(suite_routes(writer))
+    app = make_app(own, cases=writer)
     flag = one(own, LABELLED)
     shown = post(app, {"flag": flag, "write": False})
     assert shown.status_code == 200

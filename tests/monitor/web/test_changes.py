@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 
 from outrider.dataops.improvement.suite_outcomes import OutcomeRow
-from outrider.monitor.queries.changes import Direction, PairedOutcomes, change_of
+from outrider.monitor.views.suites.changes import Direction, PairedOutcomes, change_of
 
 BEFORE = OutcomeRow(
     version="1", suite="s", test="t", revision="r", kind="INV", capability="c", description="",

@@ -14,11 +14,13 @@ from outrider.monitor.compare.pair_texts import shuffled
 from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.report import CompareReport, ComparisonOrigin
 from outrider.monitor.compare.run import ComparisonRun, drive
-from outrider.monitor.server.app import build_app
 from outrider.monitor.server.local_server import LocalServer
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import StorageSettings
 from outrider.monitor.web.compare_page import ComparePage
-from outrider.monitor.web.routes import web_routes
 from tests.monitor.compare_askers import Sampled, traffic
+from tests.monitor.services import every_app
 from tests.requirements import require_program
 from tests.soak import PATIENCE_S
 
@@ -86,8 +88,10 @@ def test_a_kept_comparison_is_labelled_by_keyboard_under_the_policy_of_the_servi
     chromium = require_program("chromium", "apt-get install -y chromium")
     comparisons = Comparisons(tmp_path)
     id_ = comparisons.keep(read_report(json.dumps(found).encode()), now_us=1)
-    pages = web_routes(sample.engine, sample.journal, models=(MODEL,), comparisons=comparisons)
-    app = build_app(fault=lambda: None, routers=[pages])
+    settings = Settings(
+        base=tmp_path, storage=StorageSettings(folder=str(tmp_path)), models={MODEL: ModelSettings()}
+    )
+    app = every_app(sample.engine, sample.journal, settings)
     with LocalServer(app) as server, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         tab = browser.new_page(viewport={"width": width, "height": 800})

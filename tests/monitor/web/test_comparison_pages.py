@@ -8,14 +8,15 @@ import pytest
 from fastapi import FastAPI
 
 from outrider.dataops.comparisons import Comparisons
-from outrider.monitor.api.comparisons import comparison_routes
 from outrider.monitor.compare.judge import is_drawn
 from outrider.monitor.compare.labelled import relabelled
 from outrider.monitor.compare.plan import ComparePlan
-from outrider.monitor.server.app import build_app
+from outrider.monitor.settings.config import Settings
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.settings.sections import StorageSettings
 from outrider.monitor.web.compare_page import compare_page
-from outrider.monitor.web.routes import web_routes
 from tests.comparison_reports import report, report_of, run
+from tests.monitor.services import every_app
 from tests.monitor.test_routes_data import Client
 
 from .sample import MODEL, Sample
@@ -30,9 +31,11 @@ def comparisons(tmp_path: Path) -> Comparisons:
 
 
 @pytest.fixture
-def app(sample: Sample, comparisons: Comparisons) -> FastAPI:
-    pages = web_routes(sample.engine, sample.journal, models=(MODEL,), comparisons=comparisons)
-    return build_app(fault=lambda: None, routers=[comparison_routes(comparisons), pages])
+def app(sample: Sample, tmp_path: Path) -> FastAPI:
+    settings = Settings(
+        base=tmp_path, storage=StorageSettings(folder=str(tmp_path)), models={MODEL: ModelSettings()}
+    )
+    return every_app(sample.engine, sample.journal, settings)
 
 
 @pytest.fixture

@@ -19,11 +19,9 @@ from outrider.dataops.models.lineage import add_edges
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
-from outrider.monitor.queries import dataset_diff
-from outrider.monitor.server.app import build_app
-from outrider.monitor.web.data_docs_page import data_docs_routes
-from outrider.monitor.web.routes import web_routes
+from outrider.monitor.views.datasets import diff as dataset_diff
 from tests.asgi import get
+from tests.monitor.services import every_app
 
 from .sample import HOSTILE, MODEL, Sample, build
 
@@ -72,8 +70,7 @@ def app(own: Sample, tmp_path: Path) -> FastAPI:
             version = changes.commit(connection, draft, validation={"aggregates": MIX}, now_us=1)
     with write(own.engine) as connection:
         add_edges(connection, "model", "digits@9", [("dataset", version.id, "fresh")], now_us=1)
-    pages = web_routes(own.engine, own.journal, models=(MODEL,), objects=objects)
-    return build_app(fault=lambda: None, routers=[pages])
+    return every_app(own.engine, own.journal, models=(MODEL,), objects=objects)
 
 
 def test_a_version_shows_what_it_is_what_changed_and_who_learned_from_it(app: FastAPI) -> None:
@@ -203,9 +200,8 @@ def test_a_version_shows_its_tags(app: FastAPI, own: Sample) -> None:
 
 def test_a_version_says_that_rows_were_erased(app: FastAPI, own: Sample, tmp_path: Path) -> None:
     objects = LocalObjects(tmp_path / "objects")
-    documents = build_app(fault=lambda: None, routers=[data_docs_routes(own.engine, objects)])
     docs = f"/m/{MODEL}/datasets/kept/1/data-docs"
-    assert get(documents, docs).status_code == 404
+    assert get(app, docs).status_code == 404
     assert "erased" not in get(app, f"/m/{MODEL}/datasets/kept/2").text
     erase_rows(own.engine, objects, ["c"])
     first = get(app, f"/m/{MODEL}/datasets/kept/1").text
@@ -214,6 +210,6 @@ def test_a_version_says_that_rows_were_erased(app: FastAPI, own: Sample, tmp_pat
     second = get(app, f"/m/{MODEL}/datasets/kept/2").text
     assert "erased" not in second
     assert "<td>removed</td>" not in second
-    gone = get(documents, docs)
+    gone = get(app, docs)
     assert gone.status_code == 410
     assert "they told figures of rows that were erased" in gone.text

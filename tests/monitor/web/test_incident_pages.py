@@ -14,13 +14,9 @@ from outrider.dataops.models import registry
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import ChampionChange, ModelVersion
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
-from outrider.monitor.queries.alarms import AlarmReader
-from outrider.monitor.settings.config import Settings
-from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.web.routes import web_routes
 from tests.asgi import get, request
+from tests.monitor.services import every_app
 
-from .conftest import make_app
 from .sample import HOSTILE, MODEL, Sample, build
 
 MINUTE_US = 60_000_000
@@ -110,14 +106,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
 
 @pytest.fixture(scope="module")
 def app(own: Sample, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    made = make_app(own)
-    settings = Settings(
-        base=tmp_path_factory.mktemp("none"), models={MODEL: ModelSettings(predictor="m.py:f")}
-    )
-    reader = AlarmReader(own.engine, settings)
-    made.router.routes.clear()
-    made.include_router(web_routes(own.engine, own.journal, models=(MODEL,), alarms=reader))
-    return made
+    return every_app(own.engine, own.journal, models=(MODEL,), folder=tmp_path_factory.mktemp("none"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

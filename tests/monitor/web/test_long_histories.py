@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import event, insert
 
+from outrider.dataops.datasets.changes import row_counts
 from outrider.dataops.datasets.digests import LANES
-from outrider.dataops.datasets.row_counts import row_counts
 from outrider.dataops.datasets.versions import Provenance
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write

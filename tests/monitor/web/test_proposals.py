@@ -18,14 +18,13 @@ from outrider.dataops.flags import quality
 from outrider.dataops.learned.proposals import learned_path
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
-from outrider.monitor.api.proposals import proposal_routes
 from outrider.monitor.http.problem import ProblemError
-from outrider.monitor.queries.learning import Learner, learned_file
-from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
+from outrider.monitor.views.proposals.reader import Learner, learned_file, learner_of
 from tests.declared_bodies import check_body
+from tests.monitor.services import every_app
 from tests.soak import PATIENCE_S
 
 from .sample import MODEL, Sample, add, build
@@ -206,8 +205,7 @@ def ask(app: FastAPI, method: str, url: str, json: object = None) -> httpx.Respo
 def test_the_api_does_what_the_page_does(stored: Sample, tmp_path: Path) -> None:
     settings = of(stored, tmp_path)
     learner = Learner(settings)
-    router = proposal_routes(stored.engine, settings, learner)
-    app = build_app(fault=lambda: None, routers=[router])
+    app = every_app(stored.engine, settings=settings, readers={learner_of: learner})
     url = f"/v1/proposals?model={MODEL}"
     assert ask(app, "GET", url).json()["status"] == "none"
     started = ask(app, "POST", "/v1/proposals", {"model": MODEL})

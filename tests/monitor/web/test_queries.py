@@ -9,8 +9,8 @@ from sqlalchemy import Connection, event, select
 from sqlalchemy.engine import Row
 
 from outrider.dataops.state.database import now_us
-from outrider.monitor.queries.overview import read_overview
 from outrider.monitor.queries.queries import FlagView, flag, label, list_flags, read_record, record
+from outrider.monitor.views.overview.reader import read_overview
 from outrider.monitor.web.images import as_image, to_png
 from tests.asgi import get
 

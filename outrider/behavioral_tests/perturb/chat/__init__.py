@@ -3,9 +3,9 @@
 Conversations are lists of messages with ``role`` and ``content``.
 """
 
+from .columns import contents
 from .injection import INJECTIONS, inject
 from .manner import language, layout, persona, politeness
-from .messages import contents
 from .order import reorder_examples, reorder_instructions
 
 __all__ = [

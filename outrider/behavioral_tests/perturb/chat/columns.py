@@ -37,13 +37,7 @@ class Messages:
 
     @classmethod
     def of(cls, batch: Batch, name: str) -> Self:
-        """Messages of an input field.
-
-        Raises
-        ------
-        TypeError
-            Naming the field, if it holds no lists of messages with texts for role and content.
-        """
+        """Messages of an input field."""
         column = input_column(batch, name)
         kind = column.type
         fields = {f.name: f.type for f in kind.value_type} if _is_conversation(kind) else {}
@@ -130,3 +124,40 @@ def _is_conversation(kind: pa.DataType) -> bool:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+FIELD = "content"
+
+
+def contents(
+    perturbation: Perturbation, name: str = "messages", *, role: str | None = "user", last: bool = False
+) -> Perturbation:
+    """Change messages with a perturbation of the text field ``content``.
+
+    Parameters
+    ----------
+    perturbation
+        One of :mod:`outrider.behavioral_tests.perturb.text`, or of yours, for a field called ``content``.
+    name
+        Input field: lists of messages with ``role`` and ``content``, or prompts that are plain texts.
+    role
+        Whose messages; None for all. Noise in the system prompt is ``role="system"``.
+    last
+        Only the last of them in each conversation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from outrider.behavioral_tests.perturb import text
+    >>> shouted = contents(text.case(FIELD, to="upper"), role="system")
+    >>> talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+    >>> batch = Batch.from_records([{"inputs": {"messages": talk}}], model="m")
+    >>> shouted(batch, np.random.default_rng(0)).to_records()[0]["inputs"]["messages"][0]["content"]
+    'BE BRIEF.'
+    """
+
+    def change(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:
+        batch = Batch.from_columns({f"inputs.{FIELD}": texts.tolist()}, model="messages")
+        return perturbation(batch, rng).column(f"inputs.{FIELD}")
+
+    return spoken(name, change, role=role, last=last)

@@ -39,9 +39,9 @@ def _reordered(text: str, rng: Rng) -> str:
         kept = 1 if len(sentences) > 2 else 0
         order = _derangement(len(sentences) - kept, rng) + kept
         return " ".join([*sentences[:kept], *(sentences[at] for at in order)])
-    said = [_ITEM.sub(r"\2", lines[at]) for at in items]
+    texts = [_ITEM.sub(r"\2", lines[at]) for at in items]
     for at, source in zip(items, _derangement(len(items), rng), strict=True):
-        lines[at] = _ITEM.sub(r"\1", lines[at]) + said[source] if _ITEM.match(lines[at]) else said[source]
+        lines[at] = _ITEM.sub(r"\1", lines[at]) + texts[source] if _ITEM.match(lines[at]) else texts[source]
     return "\n".join(lines)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, check_order
 
 from .pixels import Device, Range, images, ranged
 
@@ -74,8 +74,7 @@ def channels(
         When made, if ``order`` is no permutation or keeps the order; when run, if images have another number
         of channels.
     """
-    if sorted(order) != list(range(len(order))) or list(order) == sorted(order):
-        raise ValueError(f"order must be channel numbers in another order, such as (2, 1, 0), got {order}")
+    check_order(order, (2, 1, 0))
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001
         if x.shape[1] != len(order):

@@ -33,11 +33,6 @@ def images(name: str, op: Op, *, device: Device = "auto") -> Perturbation:
     """Perturbation of an image column by an ``op`` without range.
 
     Such an operation moves or mixes pixels.
-
-    Raises
-    ------
-    ValueError
-        When run, if the column does not hold images of shape (height, width) or (channels, height, width).
     """
     return _images(name, op, device)
 
@@ -45,18 +40,9 @@ def images(name: str, op: Op, *, device: Device = "auto") -> Perturbation:
 def ranged(name: str, op: Op, *, device: Device, value_range: Range | None) -> Perturbation:
     """Perturbation by an ``op`` on images scaled to 0 to 1.
 
-    Every image is given with its range as 0 to 1, and clipped to it.
-
-    Parameters
-    ----------
-    value_range
-        Lowest and highest pixel value; None goes by type and values of each image: bytes and whole numbers as
-        JSON has them are 0 to 255, floats 0 to 1 where none lies above, else 0 to 255.
-
-    Raises
-    ------
-    ValueError
-        When made, if the range is empty; when run, as for :func:`images`, and where images fit no range.
+    Every image is given with its range as 0 to 1, and clipped to it. A range of None goes by type and values
+    of each image: bytes and whole numbers as JSON has them are 0 to 255, floats 0 to 1 where none lies above,
+    else 0 to 255.
     """
     if value_range is not None and not value_range[0] < value_range[1]:
         raise ValueError(f"value_range must be (lowest, highest) pixel value, got {value_range}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, check_positive
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, check_positive, check_share
 
 from .pixels import Axis, Device, Range, images, ranged, to_tensor
 
@@ -33,7 +33,7 @@ def salt_and_pepper(
 
     The lowest or highest value, all channels alike.
     """
-    _check_share(share, "share of the pixels")
+    check_share(share, "share of the pixels")
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":
         n, _, height, width = x.shape
@@ -47,7 +47,7 @@ def occlude(
     name: str = "image", *, share: float = 0.25, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
     """Cover ``share`` of height by ``share`` of width with ``fill``, anywhere."""
-    _check_share(share, "covered part of each side")
+    check_share(share, "covered part of each side")
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":
         n, _, height, width = x.shape
@@ -113,8 +113,3 @@ def _lines(x: "Tensor", size: int, start: np.ndarray[tuple[int], np.dtype[np.int
     first = torch.from_numpy(start).to(x.device)[:, None]
     line = torch.arange(size, device=x.device)
     return (line >= first) & (line < first + wide)
-
-
-def _check_share(share: float, what: str) -> None:
-    if not 0.0 < share <= 1.0:
-        raise ValueError(f"share must lie in (0, 1], got {share}; it is the {what}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, check_order
 
 from .columns import Floats, series
 
@@ -68,8 +68,7 @@ def channels(name: str = "series", *, order: Sequence[int]) -> Perturbation:
         When made, if ``order`` is no permutation or keeps the order; when run, if series have another number
         of channels.
     """
-    if sorted(order) != list(range(len(order))) or list(order) == sorted(order):
-        raise ValueError(f"order must be channel numbers in another order, such as (1, 0), got {order}")
+    check_order(order, (1, 0))
 
     def change(x: Floats, rng: Rng) -> Floats:  # noqa: ARG001
         if x.shape[2] != len(order):

@@ -22,11 +22,6 @@ def series(name: str, change: SeriesChange, *, shortest: int = 2) -> Perturbatio
 
     Series with fewer than ``shortest`` samples are not applicable. Columns are tensors of shape (time,) or
     (time, channels), or lists of numbers of any length. Integers are rounded and stay within their type.
-
-    Raises
-    ------
-    TypeError
-        When run, naming the field, if it holds no series.
     """
 
     def quietly(x: Floats, rng: Rng) -> Floats:

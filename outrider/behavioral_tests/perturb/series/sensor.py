@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, check_positive
+from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, check_positive, check_share
 
 from .columns import Floats, series
 
@@ -60,7 +60,7 @@ def stuck(name: str = "series", *, share: float = 0.2) -> Perturbation:
 
     ``share`` of each series, at least two samples.
     """
-    _check_share(share)
+    check_share(share, "part of the samples")
 
     def change(x: Floats, rng: Rng) -> Floats:
         time = np.arange(x.shape[1])
@@ -73,7 +73,7 @@ def stuck(name: str = "series", *, share: float = 0.2) -> Perturbation:
 
 def dropout(name: str = "series", *, share: float = 0.1, fill: Fill = "hold") -> Perturbation:
     """Lose ``share`` of samples, at least one, replaced as in :func:`gap`."""
-    _check_share(share)
+    check_share(share, "part of the samples")
     return series(
         name,
         lambda x, rng: _filled(x, _some(rng, len(x), x.shape[1], max(1, round(share * x.shape[1]))), fill),
@@ -91,7 +91,7 @@ def gap(name: str = "series", *, share: float = 0.2, fill: Fill = "nan") -> Pert
         What stands there: the last value before (``hold``), ``zero``, or ``nan`` (integers: null in a list,
         else 0).
     """
-    _check_share(share)
+    check_share(share, "part of the samples")
 
     def change(x: Floats, rng: Rng) -> Floats:
         time = np.arange(x.shape[1])
@@ -138,8 +138,3 @@ def _spread(x: Floats) -> Floats:
 def _signed(rng: Rng, rows: int, by: float) -> Floats:
     steps: Floats = by * rng.uniform(0.5, 1.0, rows) * rng.choice([-1.0, 1.0], rows)
     return steps[:, None, None]
-
-
-def _check_share(share: float) -> None:
-    if not 0.0 < share <= 1.0:
-        raise ValueError(f"share must lie in (0, 1], got {share}; it is the part of the samples")

@@ -1,19 +1,26 @@
 """Changes of texts; the first argument names the input field."""
 
 from .additions import emoji, handle, phrase, url
-from .case import case
-from .characters import delete_characters, insert_characters, keyboard, repeat_characters
+from .characters import (
+    case,
+    compatibility,
+    confusables,
+    delete_characters,
+    insert_characters,
+    keyboard,
+    punctuation,
+    repeat_characters,
+    typos,
+    whitespace,
+    zero_width,
+)
 from .contractions import contractions
 from .locations import locations
 from .names import names
 from .negation import add_negation, remove_negation
 from .numbers import numbers
 from .paraphrase import paraphrase
-from .punctuation import punctuation
 from .synonyms import synonyms
-from .typos import typos
-from .unicode import compatibility, confusables, zero_width
-from .whitespace import whitespace
 
 __all__ = [
     "add_negation",

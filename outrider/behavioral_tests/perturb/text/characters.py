@@ -1,14 +1,36 @@
-"""Typing errors: neighbouring key, one too many, left out, or twice."""
+"""Changes of characters: slips of a hand, look-alikes, case, white space, punctuation."""
 
+import re
 import string
 from collections.abc import Callable, Container
+from typing import Literal
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
-from .columns import check_count, drawn
+from .columns import check_count, drawn, mapped
+
+Case = Literal["lower", "upper", "title", "swap"]
+Style = Literal["fullwidth", "bold", "italic"]
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 _LETTERS = frozenset(string.ascii_letters)
+# Cyrillic letters that Unicode's confusables.txt (UTS 39) gives for these Latin ones.
+_CONFUSABLES = dict(
+    zip(
+        "aceijopsxyABCEHIJKMOPSTXY",
+        "\u0430\u0441\u0435\u0456\u0458\u043e\u0440\u0455\u0445\u0443\u0410\u0412\u0421\u0415\u041d\u0406"
+        "\u0408\u041a\u041c\u041e\u0420\u0405\u0422\u0425\u0423",
+        strict=True,
+    )
+)
+_INVISIBLE = ("\N{ZERO WIDTH SPACE}", "\N{ZERO WIDTH NON-JOINER}", "\N{WORD JOINER}")
+_STARTS: dict[Style, tuple[int, int]] = {
+    "fullwidth": (0xFF21, 0xFF41),
+    "bold": (0x1D400, 0x1D41A),
+    "italic": (0x1D608, 0x1D622),
+}
+_RUN = re.compile(r"\s+")
+_SPACES = ("  ", "   ", "\t", "\n", "\N{NO-BREAK SPACE}", " \n")
 
 
 def _neighbours() -> dict[str, str]:
@@ -29,55 +51,139 @@ _NEIGHBOURS = _neighbours()
 def keyboard(name: str = "text", *, count: int = 1) -> Perturbation:
     """Hit the key beside the right one (QWERTY) ``count`` times. Not applicable without Latin letters."""
 
-    def change(text: str, at: int, draw: float) -> str:
-        keys = _NEIGHBOURS[text[at]]
-        return text[:at] + keys[int(draw * len(keys))] + text[at + 1 :]
+    def put(letter: str, draw: float) -> str:
+        keys = _NEIGHBOURS[letter]
+        return keys[int(draw * len(keys))]
 
-    return _at_letters(name, count, change, "wrong keys")
+    return _put(name, count, "wrong keys", _LETTERS, put)
 
 
 def insert_characters(name: str = "text", *, count: int = 1) -> Perturbation:
     """Type ``count`` random letters too many, each beside a letter."""
 
-    def change(text: str, at: int, draw: float) -> str:
-        letter = string.ascii_lowercase[int(draw * 26)]
-        return text[: at + 1] + (letter.upper() if text[at].isupper() else letter) + text[at + 1 :]
+    def put(letter: str, draw: float) -> str:
+        more = string.ascii_lowercase[int(draw * 26)]
+        return letter + (more.upper() if letter.isupper() else more)
 
-    return _at_letters(name, count, change, "letters typed too many")
+    return _put(name, count, "letters typed too many", _LETTERS, put)
 
 
 def delete_characters(name: str = "text", *, count: int = 1) -> Perturbation:
     """Leave out ``count`` letters; a text of one character is not applicable."""
-
-    def change(text: str, at: int, draw: float) -> str:  # noqa: ARG001 - the place alone is drawn
-        return text[:at] + text[at + 1 :] if len(text) > 1 else text
-
-    return _at_letters(name, count, change, "letters left out")
+    return _put(name, count, "letters left out", _LETTERS, lambda *_: "")
 
 
 def repeat_characters(name: str = "text", *, count: int = 1) -> Perturbation:
     """Type ``count`` letters twice."""
-
-    def change(text: str, at: int, draw: float) -> str:  # noqa: ARG001
-        return text[: at + 1] + text[at:]
-
-    return _at_letters(name, count, change, "letters typed twice")
+    return _put(name, count, "letters typed twice", _LETTERS, lambda letter, _: 2 * letter)
 
 
-def _at_letters(name: str, count: int, change: Callable[[str, int, float], str], what: str) -> Perturbation:
-    check_count(count, what)
+def confusables(name: str = "text", *, count: int = 1) -> Perturbation:
+    """Write ``count`` Latin letters as Cyrillic ones that look the same (homoglyphs).
 
-    def change_text(text: str, draws: list[float]) -> str:
-        for place, choice in zip(draws[:count], draws[count:], strict=True):
-            at = next_of(text, place, _LETTERS)
+    References
+    ----------
+    Boucher et al., "Bad Characters: Imperceptible NLP Attacks", IEEE S&P 2022.
+    """
+    check_count(count, "homoglyphs")
+
+    def change(text: str, draws: list[float]) -> str:
+        for draw in draws:
+            at = _next_of(text, draw, _CONFUSABLES)
             if at >= 0:
-                text = change(text, at, choice)
+                text = text[:at] + _CONFUSABLES[text[at]] + text[at + 1 :]
         return text
 
-    return drawn(name, change_text, draws=2 * count)
+    return drawn(name, change, draws=count)
 
 
-def next_of(text: str, draw: float, wanted: Container[str]) -> int:
+def zero_width(name: str = "text", *, count: int = 1) -> Perturbation:
+    """Put ``count`` invisible characters of no width behind letters or digits."""
+
+    def put(sign: str, draw: float) -> str:
+        return sign + _INVISIBLE[int(draw * len(_INVISIBLE))]
+
+    return _put(name, count, "invisible characters", _LETTERS | set(string.digits), put)
+
+
+def typos(name: str = "text", *, count: int = 1) -> Perturbation:
+    """Swap ``count`` pairs of neighbouring, different characters.
+
+    Not applicable where there are none.
+
+    References
+    ----------
+    CheckList's ``Perturb.add_typos``; unlike it, never swaps two equal characters.
+    """
+    check_count(count, "swaps")
+    return drawn(name, _swapped, draws=count)
+
+
+def whitespace(name: str = "text", *, count: int = 1) -> Perturbation:
+    """Put other white space in ``count`` places.
+
+    Two spaces, a tab, a line break, a no-break space … A text of one word gets a space behind it; an empty
+    text is not applicable.
+    """
+    check_count(count, "places")
+
+    def change(text: str, draws: list[float]) -> str:
+        if not _RUN.search(text):
+            return f"{text} " if text else text
+        for place, choice in zip(draws[:count], draws[count:], strict=True):
+            runs = [match.span() for match in _RUN.finditer(text)]
+            start, end = runs[int(place * len(runs))]
+            others = [spaces for spaces in _SPACES if spaces != text[start:end]]
+            text = text[:start] + others[int(choice * len(others))] + text[end:]
+        return text
+
+    return drawn(name, change, draws=2 * count)
+
+
+def case(name: str = "text", *, to: Case = "lower") -> Perturbation:
+    """Change the case of every letter: ``lower``, ``upper``, ``title`` or ``swap``."""
+    functions = {"lower": str.lower, "upper": str.upper, "title": str.title, "swap": str.swapcase}
+    if to not in functions:
+        raise ValueError(f"to must be one of {', '.join(functions)}, got {to!r}")
+    return mapped(name, functions[to])
+
+
+def compatibility(name: str = "text", *, style: Style = "fullwidth") -> Perturbation:
+    """Write Latin letters in a Unicode style that NFKC turns back."""
+    if style not in _STARTS:
+        raise ValueError(f"style must be one of {', '.join(_STARTS)}, got {style!r}")
+    upper, lower = _STARTS[style]
+    table = {ord("A") + at: upper + at for at in range(26)} | {ord("a") + at: lower + at for at in range(26)}
+    return mapped(name, lambda text: text.translate(table))
+
+
+def punctuation(name: str = "text") -> Perturbation:
+    """Drop the punctuation at the end, or add a full stop."""
+
+    def change(text: str) -> str:
+        bare = text.rstrip(string.punctuation + string.whitespace)
+        return (bare if bare != text.rstrip() else f"{bare}.") if bare else text
+
+    return mapped(name, change)
+
+
+def _put(
+    name: str, count: int, what: str, wanted: Container[str], put: Callable[[str, float], str]
+) -> Perturbation:
+    """Perturbation that replaces wanted characters, but leaves no text empty."""
+    check_count(count, what)
+
+    def change(text: str, draws: list[float]) -> str:
+        for place, choice in zip(draws[:count], draws[count:], strict=True):
+            at = _next_of(text, place, wanted)
+            if at >= 0:
+                text = text[:at] + put(text[at], choice) + text[at + 1 :] or text
+        return text
+
+    return drawn(name, change, draws=2 * count)
+
+
+def _next_of(text: str, draw: float, wanted: Container[str]) -> int:
     """First wanted character from a random place on, cyclically, else -1."""
     length = len(text)
     start = int(draw * length)
@@ -85,3 +191,32 @@ def next_of(text: str, draw: float, wanted: Container[str]) -> int:
         if text[at % length] in wanted:
             return at % length
     return -1
+
+
+def _swapped(text: str, draws: list[float]) -> str:
+    """Text with one swap for each number in [0, 1): where along the text it falls.
+
+    Examples
+    --------
+    >>> [_swapped(text, [0.0]) for text in ("kind", "eel", "ooo")]
+    ['iknd', 'ele', 'ooo']
+    """
+    changed = text
+    for draw in draws:
+        changed = _swap(changed, draw)
+    # Two swaps can undo each other; then the first alone is the change.
+    return changed if changed != text or len(draws) == 1 else _swap(text, draws[0])
+
+
+def _swap(text: str, draw: float) -> str:
+    """Cut and joined, never taken apart into a list: one swap costs few copies whatever the length."""
+    last = len(text) - 1
+    if last < 1:
+        return text
+    at = int(draw * last)
+    if text[at] == text[at + 1]:  # walk on over pairs like "ee"
+        places = (step % last for step in range(at + 1, at + last))
+        at = next((place for place in places if text[place] != text[place + 1]), -1)
+        if at < 0:
+            return text
+    return f"{text[:at]}{text[at + 1]}{text[at]}{text[at + 2 :]}"

@@ -1,4 +1,4 @@
-"""Shared parts of text changes: one function over a column."""
+"""Shared parts of text changes: one function over a column, and capitals."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -11,46 +11,43 @@ from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, co
 Texts = NDArray[Any]
 
 
-def texts_of(values: Iterable[str]) -> Texts:
-    """Texts as the object array that a column is rebuilt from."""
-    return np.array(list(values), dtype=object)
-
-
 def mapped(name: str, change: Callable[[str], str]) -> Perturbation:
     """Perturbation of a text column by a function of one text."""
-    return text_column(name, lambda texts, _: texts_of(map(change, texts)))
+    return _text_column(name, lambda texts, _: map(change, texts))
 
 
 def drawn(name: str, change: Callable[[str, list[float]], str], *, draws: int) -> Perturbation:
-    """Perturbation of a text column by a function with random numbers.
-
-    A function of one text and ``draws`` numbers in [0, 1).
-    """
-    return text_column(
-        name, lambda texts, rng: texts_of(map(change, texts, rng.random((len(texts), draws)).tolist()))
-    )
-
-
-def text_column(name: str, change: Callable[[Texts, Rng], Texts]) -> Perturbation:
-    """As :func:`column`, for texts only.
-
-    Raises
-    ------
-    TypeError
-        Naming the field, when what it holds is no text.
-    """
-
-    def checked(texts: Texts, rng: Rng) -> Texts:
-        if texts.dtype != object or not isinstance(texts[0], str):
-            raise TypeError(
-                f"inputs.{name}: texts expected, got {texts.dtype}; name the field that holds texts"
-            )
-        return change(texts, rng)
-
-    return column(name, checked)
+    """As :func:`mapped`, by a function with ``draws`` random numbers in [0, 1)."""
+    return _text_column(name, lambda texts, rng: map(change, texts, rng.random((len(texts), draws)).tolist()))
 
 
 def check_count(count: int, what: str) -> None:
     """Raise a ValueError for a count that would change nothing."""
     if count < 1:
         raise ValueError(f"count must be >= 1, got {count}; it is the number of {what} in each text")
+
+
+def like(model: str, word: str) -> str:
+    """``word`` with capitals as in ``model``, its own kept.
+
+    Examples
+    --------
+    >>> like("Film", "movie"), like("IS", "is not"), like("I", "we")
+    ('Movie', 'IS NOT', 'We')
+    """
+    if model.isupper() and len(model) > 1:
+        return word.upper()
+    return word[0].upper() + word[1:] if model[:1].isupper() else word
+
+
+def _text_column(name: str, change: Callable[[Texts, Rng], Iterable[str]]) -> Perturbation:
+    """As :func:`column`, for texts only; a TypeError when run names a field that holds none."""
+
+    def checked(texts: Texts, rng: Rng) -> Texts:
+        if texts.dtype != object or not isinstance(texts[0], str):
+            raise TypeError(
+                f"inputs.{name}: texts expected, got {texts.dtype}; name the field that holds texts"
+            )
+        return np.array(list(change(texts, rng)), dtype=object)
+
+    return column(name, checked)

@@ -4,8 +4,7 @@ import re
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
-from .capitals import like
-from .columns import mapped
+from .columns import like, mapped
 
 _VERBS = ["is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "would", "could", "should"]
 _EXPANSIONS = {

@@ -10,10 +10,58 @@ import re
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
-from .capitals import like
-from .columns import mapped
-from .verbs import BASES, BY_PAST, BY_THIRD, PARTICIPLES, past, third_person
+from .columns import like, mapped
+from .word_lists import rows
 
+_LISTED = {base: forms for base, *forms in rows("verbs")}
+_IRREGULAR_THIRD = {"do": "does", "go": "goes", "have": "has"}
+_DOUBLED = frozenset({"stop", "plan", "permit", "regret"})
+_VOWELS = frozenset("aeiou")
+
+
+def _third_person(verb: str) -> str:
+    """Third person singular of a verb.
+
+    Examples
+    --------
+    >>> _third_person("try"), _third_person("miss"), _third_person("have")
+    ('tries', 'misses', 'has')
+    """
+    if verb in _IRREGULAR_THIRD:
+        return _IRREGULAR_THIRD[verb]
+    if verb.endswith("y") and verb[-2] not in _VOWELS:
+        return f"{verb[:-1]}ies"
+    return f"{verb}es" if verb.endswith(("s", "sh", "ch", "x", "z", "o")) else f"{verb}s"
+
+
+def _past(verb: str) -> str:
+    """Simple past.
+
+    Examples
+    --------
+    >>> _past("try"), _past("stop"), _past("love"), _past("go")
+    ('tried', 'stopped', 'loved', 'went')
+    """
+    if _LISTED.get(verb):
+        return _LISTED[verb][0]
+    if verb.endswith("e"):
+        return f"{verb}d"
+    if verb.endswith("y") and verb[-2] not in _VOWELS:
+        return f"{verb[:-1]}ied"
+    return f"{verb}{verb[-1]}ed" if verb in _DOUBLED else f"{verb}ed"
+
+
+_BASES: frozenset[str] = frozenset(_LISTED)
+_BY_THIRD: dict[str, str] = {_third_person(verb): verb for verb in _BASES}
+_BY_PAST: dict[str, str] = {_past(verb): verb for verb in _BASES}
+_PARTICIPLES: frozenset[str] = frozenset(
+    {
+        *(word for word in _BY_PAST if word.endswith(("ed", "t", "ept", "aid", "eard")) and word != "went"),
+        *("been", "begun", "bought", "broken", "chosen", "done", "driven", "eaten", "fallen", "flown"),
+        *("forgotten", "given", "gone", "got", "gotten", "grown", "had", "known", "made", "put", "seen"),
+        *("sent", "set", "shown", "spoken", "taken", "told", "understood", "won", "written"),
+    }
+)
 _MODALS = {
     "can": "can't", "could": "couldn't", "will": "won't", "would": "wouldn't", "should": "shouldn't",
     "must": "must not", "may": "may not", "might": "might not", "'ll": " won't", "'d": " wouldn't",
@@ -38,7 +86,7 @@ _HANGS_ON_IT = re.compile(  # denied already, or with words that would have to c
 )
 _PREPOSITIONS = frozenset({"in", "on", "at", "for", "from", "of", "with"})
 _LOOSE = _PREPOSITIONS | {"who", "which", "that", "whose", "and", "or", "to", "by", "than", "as", "but"}
-_NOT_IN_SUBJECT = _LOOSE | BASES | BY_THIRD.keys() | BY_PAST.keys() | _BE | _MODALS.keys()
+_NOT_IN_SUBJECT = _LOOSE | _BASES | _BY_THIRD.keys() | _BY_PAST.keys() | _BE | _MODALS.keys()
 
 
 def add_negation(name: str = "text") -> Perturbation:
@@ -84,22 +132,22 @@ def _negated(found: "re.Match[str]", verb: str, following: str) -> str | None:
         unsure = possessive or not following or following in _LOOSE - _PREPOSITIONS
         return None if unsure else f"{verb} not"
     if verb in _MODALS:
-        return _MODALS[verb] if following in BASES or following == "be" else None
-    if verb in _HAVE and following in PARTICIPLES:
+        return _MODALS[verb] if following in _BASES or following == "be" else None
+    if verb in _HAVE and following in _PARTICIPLES:
         return _HAVE[verb]
     if verb in ("do", "does", "did"):
-        return f"{verb} not" if following in BASES else None
+        return f"{verb} not" if following in _BASES else None
     return _with_auxiliary(found, verb)
 
 
 def _with_auxiliary(found: "re.Match[str]", verb: str) -> str | None:
     """Denial of a full verb by a form of "do"; None when unsure."""
-    if found["plural"] and verb in BASES and verb not in ("do", "thank", "use"):
+    if found["plural"] and verb in _BASES and verb not in ("do", "thank", "use"):
         return f"don't {verb}"
-    if (found["single"] or found["noun"]) and verb in BY_THIRD:
-        return f"doesn't {BY_THIRD[verb]}"
+    if (found["single"] or found["noun"]) and verb in _BY_THIRD:
+        return f"doesn't {_BY_THIRD[verb]}"
     demonstrative = found["subject"].lower() in ("this", "that", "these", "those")  # "this delayed bag"
-    return f"didn't {BY_PAST[verb]}" if verb in BY_PAST and not demonstrative else None
+    return f"didn't {_BY_PAST[verb]}" if verb in _BY_PAST and not demonstrative else None
 
 
 _NOT = re.compile(
@@ -155,7 +203,7 @@ def _affirmed(match: "re.Match[str]") -> str | None:
     model = match[0].removesuffix(match["then"] or "")
     if verb not in ("do", "does", "did") or following in _PRONOUNS:
         return like(model, _WHOLE.get(verb, verb)) + (match["then"] or "")
-    if following not in BASES:
+    if following not in _BASES:
         return None
-    form = {"do": following, "does": third_person(following), "did": past(following)}[verb]
+    form = {"do": following, "does": _third_person(following), "did": _past(following)}[verb]
     return like(model, form)

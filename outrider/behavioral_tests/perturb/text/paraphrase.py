@@ -4,8 +4,7 @@ import re
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
-from .capitals import like
-from .columns import drawn
+from .columns import drawn, like
 from .phrases import Hit, PhraseList
 
 _BOTH_WAYS = (

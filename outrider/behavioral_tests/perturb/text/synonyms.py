@@ -6,8 +6,7 @@ from functools import cache
 
 from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
-from .capitals import like
-from .columns import check_count, drawn
+from .columns import check_count, drawn, like
 from .word_lists import rows
 
 _WORD = re.compile(r"(?<![\w@#'\u2019-])[A-Za-z]+(?![\w'\u2019-])")
@@ -38,13 +37,13 @@ def synonyms(
                 return text
             hit = hits[int(place * len(hits))]
             options = known[hit[0].lower()]
-            text = put_word(text, hit.start(), hit.end(), options[int(choice * len(options))])
+            text = _put_word(text, hit.start(), hit.end(), options[int(choice * len(options))])
         return text
 
     return drawn(name, change, draws=2 * count)
 
 
-def put_word(text: str, start: int, end: int, word: str) -> str:
+def _put_word(text: str, start: int, end: int, word: str) -> str:
     """Text with ``word`` for ``text[start:end]`` and its article made to fit."""
     old, head = text[start:end], text[:start]
     if (old[0] in _VOWELS) != (word[0] in _VOWELS):

@@ -23,10 +23,10 @@ from outrider.dataops.model_kinds.torch_models import pick_device
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.training.dataset_rows import dataset_rows
-from outrider.dataops.training.held_out import held_out_among
+from outrider.dataops.training.learned_rows import held_out_among
 from outrider.dataops.training.run_record import digest_of, run_record
 from outrider.dataops.training.trainer import Report, TrainedModel, TrainingTask
-from outrider.dataops.training.trainers import trainer_of
+from outrider.dataops.training.trainers import train_version
 from outrider.errors import Erased, NotFound, ValidationRefused
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import opened
@@ -142,7 +142,7 @@ def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Train
         )
     run = run_record(task, threads=torch.get_num_threads())
     began = time.monotonic()
-    made = trainer_of(task.source, task.options).train(task, report)
+    made = train_version(task, report)
     run["digest"] = digest_of(made)
     run["figures"] = dict(made.figures) | {"seconds": round(time.monotonic() - began, 3)}
     if leaks:

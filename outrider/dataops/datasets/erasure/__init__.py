@@ -1,1 +1,0 @@
-"""Erasure of rows from dataset versions, step by step."""

@@ -1,1 +1,0 @@
-"""Versions that are trained elsewhere, and jobs that wait for one."""

@@ -1,1 +1,0 @@
-"""Figures of the traffic: columns, profiles, groups, weak slices, series."""

@@ -1,4 +1,0 @@
-"""Series of a model's figures, with the events beside them.
-
-Each is of one judged version.
-"""

@@ -1,0 +1,4 @@
+"""Alarms: watched streams and how far each is from an alarm.
+
+May import service.
+"""

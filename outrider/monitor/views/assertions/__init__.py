@@ -1,0 +1,4 @@
+"""Assertions with their figures, overlaps and suspensions.
+
+May import overview, service.
+"""

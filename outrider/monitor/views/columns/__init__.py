@@ -1,0 +1,4 @@
+"""Columns that intake learned.
+
+May import no other room.
+"""

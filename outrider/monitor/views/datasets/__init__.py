@@ -1,0 +1,4 @@
+"""Datasets: versions, rows, differences, tags and quarantine.
+
+May import service.
+"""

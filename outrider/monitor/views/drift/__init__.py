@@ -1,0 +1,4 @@
+"""Drift: columns of a model's newest records against a reference.
+
+May import series, service.
+"""

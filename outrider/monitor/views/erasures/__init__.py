@@ -1,0 +1,4 @@
+"""Erasures.
+
+May import service.
+"""

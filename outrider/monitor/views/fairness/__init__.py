@@ -1,0 +1,4 @@
+"""Fairness: metrics of groups and their gaps.
+
+May import series, service.
+"""

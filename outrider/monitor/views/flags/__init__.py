@@ -1,0 +1,4 @@
+"""Flags and their reviews.
+
+May import service.
+"""

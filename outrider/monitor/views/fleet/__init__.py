@@ -1,0 +1,4 @@
+"""Fleet: a line per model, worst first.
+
+May import series, service.
+"""

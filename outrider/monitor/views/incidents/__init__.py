@@ -1,0 +1,4 @@
+"""Incidents.
+
+May import series, service.
+"""

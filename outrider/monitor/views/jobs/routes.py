@@ -1,0 +1,116 @@
+"""Routes of jobs, and the page of retrainings."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Request
+from sqlalchemy import Connection, Engine
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobClosed, JobRow, Kind
+from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.job_states import ENDED, OPEN
+from outrider.errors import NotFound
+from outrider.monitor.api.retrains import JOB, JobFacts
+from outrider.monitor.http.problem import ProblemError, problem
+from outrider.monitor.http.routes import change, form, page, view
+from outrider.monitor.http.visitors import visitor_of
+from outrider.monitor.queries import improvement, stories
+from outrider.monitor.views.service import Service
+from outrider.monitor.views.triggers.reader import triggers_of
+from outrider.monitor.web.bounds_chart import worse_chart
+from outrider.monitor.web.forms import Fields, back
+
+
+class Jobs(TypedDict):
+    """Jobs of the trainer, newest first."""
+
+    jobs: list[JobFacts]
+
+
+@view("/v1/jobs", scope="read", tag="retrains")
+def list_jobs(
+    service: Service,
+    model: str | None = None,
+    kind: Kind | None = None,
+    state: Literal["open", "ended", "all"] = "all",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 50,
+) -> Jobs:
+    """Retrainings and dataset versions in the making, newest first."""
+    if model is not None:
+        service.model(model)
+    statuses = {"open": OPEN, "ended": ENDED, "all": None}[state]
+    with service.engine.connect() as connection:
+        found = jobs.recent(connection, kind=kind, model=model, limit=limit, statuses=statuses)
+    return {"jobs": [JOB.body(job) for job in found]}
+
+
+@view("/v1/jobs/{job}", scope="read", tag="retrains")
+def get_job(service: Service, job: str) -> JobFacts:
+    """Job with its stage, progress, seconds per stage, and error with the last lines of its log."""
+    with service.engine.connect() as connection:
+        return JOB.body(jobs.get(connection, job))
+
+
+@change("POST /v1/jobs/{job}/cancel", scope="promote", tag="retrains")
+def cancel_job(service: Service, job: str, request: Request) -> JobFacts:
+    """Cancel an open job. Its process ends within seconds; a candidate that it made is retired."""
+    by = visitor_of(request).name
+    return _changed(service.engine, lambda connection: jobs.cancel(connection, job, by=by, now_us=now_us()))
+
+
+@change("POST /v1/jobs/{job}/retry", scope="promote", tag="retrains", status_code=202)
+def retry_job(service: Service, job: str) -> JobFacts:
+    """Queue a new job behind the last finished stage of one that failed or was cancelled."""
+    return _changed(service.engine, lambda connection: jobs.retry(connection, job, now_us=now_us()))
+
+
+def _changed(engine: Engine, change: Callable[[Connection], JobRow]) -> dict[str, Any]:
+    try:
+        with write(engine) as connection:
+            return JOB.body(change(connection))
+    except JobClosed as error:
+        raise ProblemError(problem(409, str(error), field="job")) from error
+
+
+TIME_DIGITS = 18
+"""Of microseconds that the database can hold."""
+
+
+@page("/m/{model}/retrains", scope="read")
+def retrains_page(service: Service, request: Request, model: str, before: str = "") -> Response:
+    """Stories of retrainings and verdicts, and the line of champions."""
+    before_us = int(before) if before.isdecimal() and len(before) <= TIME_DIGITS else None
+    told, older = stories.list_stories(service.engine, model, before_us=before_us)
+    context = {
+        "stories": told,
+        "older": older,
+        "is_newest": before_us is None,
+        "champions": stories.champion_line(service.engine, model, now_us=now_us()),
+        "watches": improvement.list_watches(service.engine, model) if before_us is None else [],
+        "triggers": triggers_of(service, model) if before_us is None else None,
+        "chart": worse_chart,
+    }
+    return service.frame.page(request, "retrains.html", model, "/retrains", context, refresh=True)
+
+
+@form("POST /m/{model}/jobs", scope="promote")
+def job_form(service: Service, request: Request, model: str, form: Fields) -> Response:
+    """Cancel an open job of the model, or retry a failed one."""
+    action, job = form.get("action", ""), form.get("job", "")
+    if action not in ("cancel", "retry"):
+        detail = f"cancel or retry expected, got {action[:20]!r}"
+        raise ProblemError(problem(422, detail, field="action"))
+    try:
+        with write(service.engine) as connection:
+            if jobs.get(connection, job).model != model:
+                raise NotFound(f"model {model!r} has no job {job!r}")
+            if action == "cancel":
+                jobs.cancel(connection, job, by=visitor_of(request).name, now_us=now_us())
+            else:
+                jobs.retry(connection, job, now_us=now_us())
+    except jobs.JobClosed as error:
+        raise ProblemError(problem(409, str(error), field="job")) from error
+    return back(form)

@@ -1,0 +1,4 @@
+"""Judges with cost and agreement.
+
+May import service.
+"""

@@ -1,0 +1,4 @@
+"""Labels: the queue, estimates and proposals of assertions.
+
+May import service.
+"""

@@ -1,0 +1,4 @@
+"""Models: versions, champions, lineage and watches.
+
+May import service.
+"""

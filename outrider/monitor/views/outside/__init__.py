@@ -1,0 +1,4 @@
+"""Trainings outside: their tasks and uploaded versions.
+
+May import service.
+"""

@@ -1,0 +1,4 @@
+"""Overview of a model.
+
+May import profiles, series, service, triggers.
+"""

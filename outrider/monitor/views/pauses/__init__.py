@@ -1,0 +1,4 @@
+"""Pauses of shadow models and live tests.
+
+May import service.
+"""

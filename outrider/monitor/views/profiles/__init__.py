@@ -1,0 +1,4 @@
+"""Profiles of columns.
+
+May import service.
+"""

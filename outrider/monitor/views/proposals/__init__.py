@@ -1,0 +1,4 @@
+"""Proposals of assertions that stored traffic speaks for.
+
+May import service.
+"""

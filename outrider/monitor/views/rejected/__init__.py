@@ -1,0 +1,4 @@
+"""Rejected records by reason.
+
+May import service.
+"""

@@ -1,0 +1,4 @@
+"""Series: figures over time by judged version.
+
+May import service.
+"""

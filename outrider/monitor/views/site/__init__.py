@@ -1,0 +1,4 @@
+"""Site: static files and the page of the API.
+
+May import service.
+"""

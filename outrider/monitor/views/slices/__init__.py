@@ -1,0 +1,4 @@
+"""Slices on which a model is worse.
+
+May import service.
+"""

@@ -1,0 +1,4 @@
+"""Triggers of retraining, and alerts from outside.
+
+May import service.
+"""

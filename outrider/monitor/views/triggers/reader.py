@@ -1,0 +1,138 @@
+"""Triggers of retraining and their log, for API and pages."""
+
+from typing import Any
+
+from sqlalchemy import Engine
+from typing_extensions import TypedDict
+
+from outrider.dataops.state.database import now_us
+from outrider.dataops.triggers import evaluation_log
+from outrider.dataops.triggers.decision import held
+from outrider.dataops.triggers.evaluation_log import EvaluationRow, SuggestionRow
+from outrider.dataops.triggers.inputs import read_history
+from outrider.monitor.http.common import iso
+from outrider.monitor.http.declared import Time
+from outrider.monitor.settings.model_sections import ModelSettings
+from outrider.monitor.views.service import Service
+
+
+class TriggerEvaluationFigures(TypedDict):
+    """Evaluation of a trigger; equal ones in a row are one."""
+
+    trigger: str
+    outcome: str
+    """``fired``, ``suggested``, ``held`` or ``quiet``."""
+    reason: str
+    why: str
+    score: float | None
+    threshold: float | None
+    inputs: dict[str, Any]
+    since: Time | None
+    until: Time | None
+    times: int
+    job: str | None
+
+
+class TriggerFigures(TypedDict):
+    """Trigger that is set, with its newest evaluation."""
+
+    trigger: str
+    last: TriggerEvaluationFigures | None
+
+
+class SuggestionFigures(TypedDict):
+    """Retraining that is suggested, until one is run."""
+
+    trigger: str
+    why: str
+    since: Time | None
+    command: str
+
+
+class TriggerGuardFigures(TypedDict):
+    """Guards that all triggers share."""
+
+    mode: str
+    cooldown_s: float
+    daily_budget: int
+    failures: int
+    runs_today: int
+    failed_in_row: int
+    is_open: bool
+    held: str | None
+    """Why no run would start now; null where one would."""
+
+
+class TriggerList(TypedDict):
+    """Triggers of a model, and the log of their evaluations, newest first."""
+
+    model: str
+    enabled: bool
+    guards: TriggerGuardFigures
+    settings: dict[str, Any]
+    triggers: list[TriggerFigures]
+    suggestions: list[SuggestionFigures]
+    evaluations: list[TriggerEvaluationFigures]
+
+
+def list_triggers(
+    engine: Engine, model: str, settings: ModelSettings, *, now_us: int, limit: int = 20
+) -> TriggerList:
+    """Triggers of a model with settings, guards, suggestions and log."""
+    own = settings.retrain
+    with engine.connect() as connection:
+        history = read_history(connection, model, now_us=now_us)
+        last = evaluation_log.last_evaluations(connection, model)
+        log = evaluation_log.newest_evaluations(connection, model, limit=limit)
+        open_ = [] if own.guards.is_automatic else own.active_triggers
+        suggestions = evaluation_log.list_suggestions(connection, model, open_)
+    stop = held(own.guards, history, now_us=now_us)
+    return {
+        "model": model,
+        "enabled": own.enabled,
+        "guards": {
+            "mode": own.mode,
+            "cooldown_s": own.cooldown_s,
+            "daily_budget": own.daily_budget,
+            "failures": own.failures,
+            "runs_today": history.today,
+            "failed_in_row": history.failed,
+            "is_open": history.is_open,
+            "held": None if stop is None else stop[1],
+        },
+        "settings": {"labelled_flags": own.labelled_flags, **own.triggers.model_dump(mode="json")},
+        "triggers": [
+            {"trigger": name, "last": evaluation_json(last[name]) if name in last else None}
+            for name in own.active_triggers
+        ],
+        "suggestions": [suggestion_json(one, settings.training_command(model)) for one in suggestions],
+        "evaluations": [evaluation_json(row) for row in log],
+    }
+
+
+def triggers_of(service: Service, model: str) -> TriggerList | None:
+    """Triggers of a model for its pages; None for one that is not configured."""
+    own = service.settings.models.get(model)
+    return None if own is None else list_triggers(service.engine, model, own, now_us=now_us())
+
+
+def evaluation_json(row: EvaluationRow) -> TriggerEvaluationFigures:
+    """Evaluation for the API."""
+    return {
+        "trigger": row.trigger,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "why": row.why,
+        "score": row.score,
+        "threshold": row.threshold,
+        "inputs": row.inputs,
+        "since": iso(row.since_us),
+        "until": iso(row.until_us),
+        "times": row.times,
+        "job": row.job,
+    }
+
+
+def suggestion_json(row: SuggestionRow, command: str) -> SuggestionFigures:
+    """Suggestion for the API, with its command."""
+    return {"trigger": row.trigger, "why": row.why, "since": iso(row.suggested_us), "command": command}

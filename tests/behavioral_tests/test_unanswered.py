@@ -7,7 +7,8 @@ import pytest
 from outrider.assertions import Batch
 from outrider.behavioral_tests import MFT
 from outrider.behavioral_tests.compare import compare_models
-from outrider.behavioral_tests.runner import exit_code, run_tests
+from outrider.behavioral_tests.runner import exit_code
+from outrider.behavioral_tests.running import run_tests
 from outrider.errors import ServerError
 
 WELL = MFT(name="test_well", cases=[{"x": 1.0}], labels=1)

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from sqlalchemy import Engine
 
-from outrider.dataops.payloads.objects import LocalObjects
+from outrider.dataops.payloads.objects import ObjectStore
 from outrider.monitor.http.routes import ScopedRouter
 from outrider.monitor.server.app import build_app
 from outrider.monitor.settings.config import Settings
@@ -25,7 +25,7 @@ def service_over(
     models: tuple[str, ...] = (),
     folder: Path = Path("nowhere"),
     health: Mapping[str, bool] | None = None,
-    objects: LocalObjects | None = None,
+    objects: ObjectStore | None = None,
     readers: Mapping[Any, Any] | None = None,
 ) -> Service:
     """Service over open stores; models of a name alone have no settings of their own."""

@@ -260,7 +260,9 @@ def test_two_erasures_that_wait_are_both_carried_out(bench: Workbench) -> None:
     assert len(complete(place_of(bench.settings))) == 2
     assert places(folder, [*MARKERS, b'"0-1"']) == []
     names = ErasedNames.of_folder(folder)
-    assert names.faults(RequestPart("toy", [0, 1, 2], {"id": ["zq7f-0", "0-1", "0-2"]})).rows.tolist() == [
+    found = names.faults(RequestPart("toy", [0, 1, 2], {"id": ["zq7f-0", "0-1", "0-2"]}))
+    assert found is not None
+    assert found.rows.tolist() == [
         0,
         1,
     ]
@@ -427,7 +429,9 @@ def test_backups_from_before_are_named_and_restored_without_it(bench: Workbench,
             assert journal.last_seq() == 6
         names = ErasedNames.of_folder(folder)
         part = RequestPart("toy", [0, 1], {"id": ["zq7f-0", "0-1"]})
-        assert names.faults(part).rows.tolist() == [0]
+        found = names.faults(part)
+        assert found is not None
+        assert found.rows.tolist() == [0]
         shutil.rmtree(folder)
 
 

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.error_page import HEADERS
+from outrider.monitor.http.routes import RouteScopes
 from outrider.monitor.server.app import build_app
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
 from tests.asgi import get
 from tests.databases import place_database
+from tests.keyrings import keyring_in, owner_key
 from tests.monitor.test_intake import ONE, Caller, write_config
 
 BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -152,9 +155,13 @@ def test_paths_of_the_api_answer_browsers_with_problems_too(call: Caller) -> Non
         assert "json" in call("GET", path, headers=BROWSER).headers["content-type"], path
 
 
-def test_what_loads_is_a_page_too() -> None:
-    api = build_app(fault=lambda: None)
-    api.is_loading, api.load_fault = True, "the <disk> is gone"
-    page = get(api, "/m/churn", headers=BROWSER)
+def test_page_whose_views_cannot_load_says_why(tmp_path: Path) -> None:
+    scopes = RouteScopes()
+    scopes.is_loading, scopes.load_fault = True, "the <disk> is gone"
+    keyring = keyring_in(tmp_path)
+    gate = KeyGate(build_app(fault=lambda: None), keyring, routes=scopes)
+    page = get(gate, "/m/churn", headers=BROWSER | {"authorization": f"Bearer {owner_key(tmp_path)}"})
     assert (page.status_code, page.headers["retry-after"]) == (503, "1")
     assert "the &lt;disk&gt; is gone" in page.text
+    assert get(gate, "/m/churn", headers=BROWSER | {"host": "localhost"}).status_code == 401
+    keyring.close()

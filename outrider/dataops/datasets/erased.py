@@ -6,7 +6,7 @@ in, old objects are deleted last: a crash leaves the old state or the new one.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -27,6 +27,7 @@ from outrider.dataops.state.improvement_tables import (
     Job,
     Quarantine,
 )
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
@@ -158,8 +159,7 @@ def _apply(connection: Connection, plan: ErasurePlan, reached: Callable[[str], N
             connection.execute(insert_new(_ERASED).values(pointer | gone).on_conflict_do_nothing())
     reached("versions exchanged")
     quarantined = _count_quarantined(connection, plan.found)
-    for refused in _quarantined(plan.found):
-        connection.execute(delete(_QUARANTINE).where(*refused))
+    connection.execute(delete(_QUARANTINE).where(*_quarantined(plan.found)))
     for job, digest in plan.uploads.items():
         params = connection.execute(select(_JOB.c.params).where(_JOB.c.id == job)).scalar_one()
         connection.execute(update(_JOB).where(_JOB.c.id == job).values(params={**params, "object": digest}))
@@ -216,16 +216,14 @@ def _count_rows(found: FoundRows) -> int:
 
 def _count_quarantined(connection: Connection, found: FoundRows) -> int:
     counts = select(func.count()).select_from(_QUARANTINE)
-    return sum(connection.execute(counts.where(*refused)).scalar_one() for refused in _quarantined(found))
+    return connection.execute(counts.where(*_quarantined(found))).scalar_one()
 
 
-def _quarantined(found: FoundRows) -> Iterator[list[ColumnElement[bool]]]:
-    ids = sorted(found.ids)
-    for start in range(0, len(ids), 500):
-        refused: list[ColumnElement[bool]] = [_QUARANTINE.c.record_id.in_(ids[start : start + 500])]
-        if found.refusing is not None:
-            refused.append(_QUARANTINE.c.dataset.in_(sorted(found.refusing)))
-        yield refused
+def _quarantined(found: FoundRows) -> list[ColumnElement[bool]]:
+    refused = [among(_QUARANTINE.c.record_id, found.ids)]
+    if found.refusing is not None:
+        refused.append(among(_QUARANTINE.c.dataset, found.refusing))
+    return refused
 
 
 def _is_named(connection: Connection, digest: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, insert, or_, select, update
 
 from outrider.dataops.state.improvement_tables import DatasetVersion, Quarantine
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound
 
@@ -20,7 +21,6 @@ State = Literal["held", "retried", "taken", "dropped"]
 Action = Literal["retry", "drop"]
 _BECOMES: Mapping[Action, State] = {"retry": "retried", "drop": "dropped"}
 _QUARANTINE, _VERSION = table_of(Quarantine), table_of(DatasetVersion)
-_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +89,10 @@ def _leave(connection: Connection, dataset: str, records: Iterable[str], state: 
     query = select(_QUARANTINE.c.record_id).where(
         _QUARANTINE.c.dataset == dataset, _QUARANTINE.c.state.in_(("held", "retried"))
     )
-    inside = list(set(connection.scalars(query)) & set(records))
-    for start in range(0, len(inside), _CHUNK):
-        connection.execute(
-            update(_QUARANTINE)
-            .where(
-                _QUARANTINE.c.dataset == dataset,
-                _QUARANTINE.c.record_id.in_(inside[start : start + _CHUNK]),
-                _QUARANTINE.c.state.in_(("held", "retried")),
-            )
-            .values(state=state)
-        )
+    if inside := set(connection.scalars(query)) & set(records):
+        own = _QUARANTINE.c.dataset == dataset, among(_QUARANTINE.c.record_id, inside)
+        is_open = _QUARANTINE.c.state.in_(("held", "retried"))
+        connection.execute(update(_QUARANTINE).where(*own, is_open).values(state=state))
 
 
 def list_quarantine(

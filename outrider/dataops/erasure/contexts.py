@@ -3,10 +3,10 @@
 from sqlalchemy import Connection, select
 
 from outrider.dataops.state.erasure_tables import ErasedContext
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import Record, table_of
 
 _CONTEXT, _RECORD = table_of(ErasedContext), table_of(Record)
-_CHUNK = 500
 
 
 def read_contexts(connection: Connection, model: str, by: str) -> list[tuple[int, int, int]]:
@@ -19,11 +19,7 @@ def read_contexts(connection: Connection, model: str, by: str) -> list[tuple[int
 
 def places_of(connection: Connection, model: str, ids: set[str]) -> dict[str, tuple[int, int]]:
     """Block and row of records."""
-    found: dict[str, tuple[int, int]] = {}
-    listed = sorted(ids)
-    for start in range(0, len(listed), _CHUNK):
-        query = select(_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row).where(
-            _RECORD.c.model == model, _RECORD.c.id.in_(listed[start : start + _CHUNK])
-        )
-        found |= {row.id: (row.seq, row.row) for row in connection.execute(query)}
-    return found
+    query = select(_RECORD.c.id, _RECORD.c.seq, _RECORD.c.row).where(
+        _RECORD.c.model == model, among(_RECORD.c.id, ids)
+    )
+    return {row.id: (row.seq, row.row) for row in connection.execute(query)}

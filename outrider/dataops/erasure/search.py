@@ -28,6 +28,7 @@ from outrider.dataops.state.improvement_tables import (
     Label,
     Quarantine,
 )
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import AssertionRow, DeadLetter, Flag, Record, table_of
 
 from .target import ErasureTarget, Found
@@ -42,7 +43,6 @@ _CHECKSUM_BYTES = 4
 """In front of what waits in the journal."""
 _SEPARATOR = "\x1f"
 """Between scope and id, in the key of a side."""
-_CHUNK = 500
 
 
 def search(
@@ -111,31 +111,31 @@ def readable_blocks(journal: Journal, model: str | None, found: Found) -> Iterat
 
 
 def _search_state(connection: Connection, wanted: ErasureTarget, found: Found) -> None:
-    for part in _parts(wanted.subjects):
+    if wanted.subjects:
         for model, id_ in connection.execute(
-            select(_RECORD.c.model, _RECORD.c.id).where(_RECORD.c.entity.in_(part))
+            select(_RECORD.c.model, _RECORD.c.id).where(among(_RECORD.c.entity, wanted.subjects))
         ):
             _add(found, wanted, model, id_)
         for model, id_, seq, row in connection.execute(
             select(_LABEL.c.model, _LABEL.c.record_id, _LABEL.c.seq, _LABEL.c.row).where(
-                _LABEL.c.entity.in_(part)
+                among(_LABEL.c.entity, wanted.subjects)
             )
         ):
             if wanted.concerns(model):
                 found.labels.setdefault(model, {}).setdefault(seq, []).append(row)
                 _add(found, wanted, model, id_)
-    for part in _parts(wanted.records):
+    if wanted.records:
         for table, column in (
             (_RECORD, _RECORD.c.id),
             *((one, one.c.record_id) for one in (_LABEL, _LETTER, _FLAG)),
         ):
-            query = select(table.c.model, column).where(column.in_(part)).distinct()
+            query = select(table.c.model, column).where(among(column, wanted.records)).distinct()
             for model, id_ in connection.execute(query):
                 _add(found, wanted, model, id_)
         for table in (_ROW, _REFUSED):
             query = (
                 select(_VERSION.c.model, table.c.record_id)
-                .where(table.c.record_id.in_(part), table.c.dataset == _VERSION.c.dataset)
+                .where(among(table.c.record_id, wanted.records), table.c.dataset == _VERSION.c.dataset)
                 .distinct()
             )
             for model, id_ in connection.execute(query):
@@ -324,8 +324,3 @@ def _texts(packed: bytes) -> Iterator[str]:
             stack += [*one.keys(), *one.values()]
         elif isinstance(one, list | tuple):
             stack += one
-
-
-def _parts(values: Iterable[str]) -> Iterator[list[str]]:
-    listed = sorted(values)
-    return (listed[start : start + _CHUNK] for start in range(0, len(listed), _CHUNK))

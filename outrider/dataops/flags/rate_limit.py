@@ -15,7 +15,7 @@ from outrider.dataops.ledger.counters import FLAGS_OF, RECORDS_OF
 from outrider.dataops.ledger.cube import FLAGS
 from outrider.dataops.ledger.minutes import minute_of
 from outrider.dataops.ledger.stated_values import OTHERS
-from outrider.dataops.state.rows import TableColumns, add_to_rows
+from outrider.dataops.state.rows import TableColumns, add_to_rows, among
 from outrider.dataops.state.tables import Flag, FlagCount, Record, RecordCount, table_of
 
 _FLAG = table_of(Flag)
@@ -148,11 +148,8 @@ def _new_flags(connection: Connection, effects: Effects) -> tuple[list[int], set
     first = {identity: row for row, identity in reversed([*enumerate(flags["id"])])}
     own = own_flag_ids(flags, slot=effects.owner)
     events = {identity for identity, row in first.items() if identity != own[row]}
-    known: set[str] = set()
-    ids = sorted(events)
-    for start in range(0, len(ids), 500):
-        query = select(_FLAG.c.id).where(_FLAG.c.id.in_(ids[start : start + 500]))
-        known.update(connection.execute(query).scalars())
+    query = select(_FLAG.c.id).where(among(_FLAG.c.id, events))
+    known = set(connection.scalars(query)) if events else set()
     new = [row for identity, row in first.items() if identity not in known]
     # The host counts what it found; what was found before is no new flag.
     again = Tally(flags["assertion"])
@@ -212,10 +209,9 @@ def _places(connection: Connection, effects: Effects, wanted: Set[str]) -> dict[
     found = {
         id_: (part or "", entity or "", bool(own)) for id_, part, entity, own in columns if id_ in wanted
     }
-    missing = sorted(wanted - found.keys())
-    for start in range(0, len(missing), 500):
+    if missing := wanted - found.keys():
         query = select(*(_RECORD.c[name] for name in _PLACE)).where(
-            _RECORD.c.model == effects.model, _RECORD.c.id.in_(missing[start : start + 500])
+            _RECORD.c.model == effects.model, among(_RECORD.c.id, missing)
         )
         rows = connection.execute(query)
         found.update((row.id, (row.slice or "", row.entity or "", bool(row.is_unnamed))) for row in rows)

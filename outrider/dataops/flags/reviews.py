@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 
 from sqlalchemy import Connection, select
 
-from outrider.dataops.state.rows import replace_rows
+from outrider.dataops.state.rows import among, replace_rows
 from outrider.dataops.state.tables import Flag, Review, table_of
 from outrider.errors import NotFound
 
@@ -50,10 +50,5 @@ def list_reviews(
 
 
 def reviews_of(connection: Connection, flags: Sequence[str]) -> dict[str, bool]:
-    said: dict[str, bool] = {}
-    for start in range(0, len(flags), 500):
-        query = select(_REVIEW.c.flag_id, _REVIEW.c.is_error).where(
-            _REVIEW.c.flag_id.in_(flags[start : start + 500])
-        )
-        said.update((row.flag_id, row.is_error) for row in connection.execute(query))
-    return said
+    query = select(_REVIEW.c.flag_id, _REVIEW.c.is_error).where(among(_REVIEW.c.flag_id, flags))
+    return {row.flag_id: row.is_error for row in connection.execute(query)}

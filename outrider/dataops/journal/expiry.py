@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Select, Table, select
 from outrider.dataops.ledger.answers import answering_versions
 from outrider.dataops.ledger.backfill import SLOT, open_gaps
 from outrider.dataops.state.improvement_tables import DatasetRow, LabelRequest, ModelVersion
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import Answer, Cursor, Flag, FlagRecord, Record, WindowCheckpoint, table_of
 
 from .journal import BlockInfo
@@ -122,14 +123,8 @@ def marked(stream: Stream, places: Iterable[tuple[int, int]]) -> NDArray[np.bool
 def forget_answers(connection: Connection, model: str, seqs: Sequence[int]) -> int:
     dropped = 0
     for version in answering_versions(connection, model):
-        for start in range(0, len(seqs), 500):
-            dropped += connection.execute(
-                _ANSWER.delete().where(
-                    _ANSWER.c.model == model,
-                    _ANSWER.c.version == version,
-                    _ANSWER.c.seq.in_(seqs[start : start + 500]),
-                )
-            ).rowcount
+        own = _ANSWER.c.model == model, _ANSWER.c.version == version, among(_ANSWER.c.seq, seqs)
+        dropped += connection.execute(_ANSWER.delete().where(*own)).rowcount
     return dropped
 
 

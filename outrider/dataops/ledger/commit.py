@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 
 from outrider.dataops.state.improvement_tables import Label
-from outrider.dataops.state.rows import Row, TableColumns, add_to_rows, insert_rows, replace_rows
+from outrider.dataops.state.rows import Row, TableColumns, add_to_rows, among, insert_rows, replace_rows
 from outrider.dataops.state.series_tables import GroupCount, MeasureCount
 from outrider.dataops.state.tables import (
     AdmissionRow,
@@ -48,7 +48,6 @@ from .stated_values import OTHERS
 from .stored_profiles import insert_layouts, insert_profiles
 
 _LABEL = table_of(Label)
-_KEYS_AT_ONCE = 500
 _OTHER_LABEL = "another label with its key was accepted before, and stands; give each label a key of its own"
 
 
@@ -197,12 +196,11 @@ def _leave_repeated_labels(connection: Connection, effects: Effects) -> None:
     named = sorted({key for key in keys if key is not None})
     if not named:
         return
-    known: dict[str, tuple[str, dict[str, Any]]] = {}
     columns = _LABEL.c.key, _LABEL.c.entity, _LABEL.c.record_id, _LABEL.c.label
-    for start in range(0, len(named), _KEYS_AT_ONCE):
-        part = named[start : start + _KEYS_AT_ONCE]
-        query = select(*columns).where(_LABEL.c.model == effects.model, _LABEL.c.key.in_(part))
-        known.update((row.key, (row.entity or row.record_id, row.label)) for row in connection.execute(query))
+    query = select(*columns).where(_LABEL.c.model == effects.model, among(_LABEL.c.key, named))
+    known: dict[str, tuple[str, dict[str, Any]]] = {
+        row.key: (row.entity or row.record_id, row.label) for row in connection.execute(query)
+    }
     is_new = []
     names = "key", "entity", "record_id", "label", "seq", "row", "received_us"
     for key, entity, record_id, label, seq, row, at_us in effects.labels.select(*names):
@@ -354,16 +352,10 @@ def _of_both(effects: Effects) -> Iterable[tuple[str | None, int, int, str]]:
 
 def _count_flagged(connection: Connection, effects: Effects) -> None:
     """Count the records that get their first flag; a window may judge records of earlier blocks."""
-    ids = list(set(effects.flags["record_id"]))
+    ids = set(effects.flags["record_id"])
     table = table_of(Flag)
-    known: set[str] = set()
-    for start in range(0, len(ids), 500):
-        query = select(table.c.record_id).where(
-            table.c.model == effects.model,
-            table.c.slot == effects.owner,
-            table.c.record_id.in_(ids[start : start + 500]),
-        )
-        known.update(connection.execute(query).scalars())
+    own = table.c.model == effects.model, table.c.slot == effects.owner, among(table.c.record_id, ids)
+    known = connection.scalars(select(table.c.record_id).where(*own).distinct()).all() if ids else ()
     effects.counts["flagged"] += len(ids) - len(known)
 
 

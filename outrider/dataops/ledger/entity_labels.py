@@ -5,12 +5,11 @@ order in which records and labels came: a label waits for its record, and goes o
 late itself.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import Connection
 
-_CHUNK = 500
 _LATEST = (
     "SELECT r.id FROM record r WHERE r.model = label.model AND r.entity = label.entity"
     " AND r.ts_us <= label.ts_us ORDER BY r.ts_us DESC, r.seq DESC, r.row DESC LIMIT 1"
@@ -73,10 +72,8 @@ def _labelled(connection: Connection, model: str, entities: Sequence[str]) -> It
     some = "SELECT 1 FROM label WHERE model = ? AND entity IS NOT NULL LIMIT 1"
     if not entities or connection.exec_driver_sql(some, (model,)).first() is None:
         return
-    for start in range(0, len(entities), _CHUNK):
-        part = entities[start : start + _CHUNK]
-        marks = ", ".join("?" * len(part))
-        where = f"model = ? AND entity IS NOT NULL AND entity IN ({marks})"
-        query = f"SELECT DISTINCT entity FROM label WHERE {where}"
-        arguments: tuple[Any, ...] = (model, *part)
-        yield from [row[0] for row in connection.exec_driver_sql(query, arguments)]
+    query = (
+        "SELECT DISTINCT entity FROM label WHERE model = ? AND entity IS NOT NULL"
+        " AND entity IN (SELECT value FROM json_each(?))"
+    )
+    yield from connection.exec_driver_sql(query, (model, json.dumps(entities))).scalars().all()

@@ -5,6 +5,7 @@ those of an hour: both are known before any outcome of the next one. What a labe
 counts; corrections do not change the past that alarms read: until they come, the newest would seem worse.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,6 @@ EFFECTIVE = 50.0
 QUANTILE = 0.9
 KEPT, MERGED_EVERY = 500, 100
 """Newest blocks that stay, and how often those before are put together."""
-_CHUNK = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,15 +228,11 @@ def _store(
 
 def _chances(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, float]:
     """Chance with which each record was chosen for a label, of those that were."""
-    found: dict[str, float] = {}
-    for start in range(0, len(ids), _CHUNK):
-        part = ids[start : start + _CHUNK]
-        query = (
-            "SELECT record_id, probability FROM label_request WHERE model = ?"
-            f" AND record_id IN ({', '.join('?' * len(part))})"
-        )
-        found |= {row[0]: row[1] for row in connection.exec_driver_sql(query, (model, *part))}
-    return found
+    query = (
+        "SELECT record_id, probability FROM label_request WHERE model = ?"
+        " AND record_id IN (SELECT value FROM json_each(?))"
+    )
+    return {row[0]: row[1] for row in connection.exec_driver_sql(query, (model, json.dumps(ids)))}
 
 
 def _hash(model: str, entity: str) -> str:

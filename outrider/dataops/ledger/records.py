@@ -4,30 +4,22 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, func, select
 
+from outrider.dataops.state.rows import among
 from outrider.dataops.state.tables import Record, table_of
 
-_CHUNK = 500
 _RECORD = table_of(Record)
 
 
 def known_digests(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, int]:
     """Content digests of the registered ids."""
-    known: dict[str, int] = {}
-    for start in range(0, len(ids), _CHUNK):
-        part = ids[start : start + _CHUNK]
-        query = select(_RECORD.c.id, _RECORD.c.digest).where(_RECORD.c.model == model, _RECORD.c.id.in_(part))
-        known.update((row.id, row.digest) for row in connection.execute(query))
-    return known
+    query = select(_RECORD.c.id, _RECORD.c.digest).where(_RECORD.c.model == model, among(_RECORD.c.id, ids))
+    return {row.id: row.digest for row in connection.execute(query)}
 
 
 def entities_of(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, str | None]:
     """Entities of the registered ids, None where a record names none."""
-    found: dict[str, str | None] = {}
-    for start in range(0, len(ids), _CHUNK):
-        part = ids[start : start + _CHUNK]
-        query = select(_RECORD.c.id, _RECORD.c.entity).where(_RECORD.c.model == model, _RECORD.c.id.in_(part))
-        found.update((row.id, row.entity) for row in connection.execute(query))
-    return found
+    query = select(_RECORD.c.id, _RECORD.c.entity).where(_RECORD.c.model == model, among(_RECORD.c.id, ids))
+    return {row.id: row.entity for row in connection.execute(query)}
 
 
 def registered_weights(

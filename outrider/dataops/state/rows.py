@@ -3,13 +3,14 @@
 Tuples are in the order of :func:`outrider.dataops.state.tables.columns_of`.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from operator import itemgetter
 from types import NoneType
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, func, select
 from sqlmodel import SQLModel
 
 from .tables import columns_of, table_of
@@ -105,6 +106,12 @@ def update_rows(
     )
     if rows := list(rows):
         connection.exec_driver_sql(f'UPDATE "{table_of(model).name}" SET {sets} WHERE {found}', rows)
+
+
+def among(column: ColumnElement[Any], values: Iterable[str | int]) -> ColumnElement[bool]:
+    """Condition on a column that has one of some values, however many they are."""
+    given = func.json_each(json.dumps(list(values))).table_valued("value")
+    return column.in_(select(given.c.value))
 
 
 def _upsert(

@@ -244,7 +244,9 @@ class KeyGate:
         if not is_browser(headers):
             await send_problem(send, why)
             return
-        await self._routes.when_there("GET", LOGIN, {})
+        if await self._routes.when_there("GET", LOGIN, {}) is None:
+            await send_error(scope, send, why)
+            return
         query = scope.get("query_string", b"").decode("latin-1")
         wanted = scope["path"] + (f"?{query}" if query else "") if scope["method"] in _SAFE else "/"
         state: dict[str, Any] = {**scope.get("state", {}), "refusal": why, "wanted": wanted}

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, TypeAlias
 
-from fastapi import Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from outrider.assertions.flags.quality import Rate
@@ -17,7 +16,7 @@ from outrider.monitor.settings.model_sections import ModelSettings
 from .declared import FieldsOf, as_it_stands
 from .problem import ProblemError, problem
 
-Limit: TypeAlias = Annotated[int, Query(ge=1, le=1000)]
+Limit: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
 MOST_S = 3_155_760_000
 """A hundred years: more than that has no date."""
 StoredNumber: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]

@@ -119,8 +119,6 @@ class Service:
             tuple(self.settings.models),
             lambda: read_state(self.settings.data_folder),
             self.refused,
-            can_learn=True,
-            can_add=True,
         )
 
     @cached_property

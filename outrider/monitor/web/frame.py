@@ -26,8 +26,6 @@ class PageFrame:
     """Names of models from the configuration."""
     config: Callable[[], ConfigState]
     refused: Callable[[], Sequence[RefusedCopy]]
-    can_learn: bool
-    can_add: bool
     pages: Pages = field(default_factory=Pages)
 
     def models(self) -> list[str]:
@@ -51,7 +49,6 @@ class PageFrame:
             return self.message("Not found", f"There is no model {model!r}.")
         shared |= {
             "page": page,
-            "can_add": self.can_add,
             "refresh": address if refresh else None,
             "csrf": getattr(request.state, "csrf_token", ""),
             "here": address,
@@ -86,7 +83,6 @@ class PageFrame:
         return {
             "model": model,
             "models": self.models(),
-            "can_learn": self.can_learn,
             "pauses": pauses,
             "config": self.config(),
             "refused_copies": self.refused(),

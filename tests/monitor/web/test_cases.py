@@ -241,7 +241,6 @@ def test_the_button_says_where_the_case_stands(own: Sample, writer: CaseWriter, 
     assert len(load_suite(tmp_path / "behavior" / "incidents.suite.json").tests) == 2
     refused = browser.ask("POST", f"/m/{MODEL}/cases", {"flag": one(own, LABELLED), "mode": "mft"})
     assert refused.status_code == 403  # no CSRF token
-    assert "add as test" not in Browser(own).page(page)
 
 
 def test_the_page_asks_for_the_right_answer_that_nobody_knows(

@@ -1,4 +1,4 @@
-"""``GET /v1/models/{model}/alarms``: watched streams and how far each is from an alarm."""
+"""Routes of watched streams."""
 
 from typing import Annotated
 

@@ -11,7 +11,8 @@ from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.alarms.stored_incidents import list_incidents
 from outrider.dataops.flags.quality import CHAMPION, AssertionQuality, read_overlaps, read_quality
 from outrider.dataops.ledger.counters import counts_by_slot
-from outrider.dataops.state.tables import AssertionRow, Flag, FlagCount, RecordCount, Strike, table_of
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
+from outrider.dataops.state.tables import AssertionRow, Flag, Strike, table_of
 
 SPAN_US = 7 * 86_400_000_000
 """The fire rate is shown over the last week of traffic at most."""
@@ -24,7 +25,6 @@ MOST_SLICES = 6
 """Slices with a line of their own, those with the most flags."""
 _WIDTHS_S = (60, 120, 300, 600, 1800, 3600, 7200, 21_600)
 _ASSERTION, _FLAG, _STRIKE = (table_of(t) for t in (AssertionRow, Flag, Strike))
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,40 +136,24 @@ def histogram(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> Histogr
 
 
 def _fire_rate(connection: Connection, model: str, name: str) -> FireRate:
-    mine = _RECORDS.c.model == model
-    newest = connection.scalar(select(func.max(_RECORDS.c.minute_us)).where(mine))
+    newest = RECORDS.last(connection, model)
     if newest is None:
         return FireRate((), 60, (), {})
     since = newest - SPAN_US
-    first = connection.scalar(
-        select(func.min(_RECORDS.c.minute_us)).where(mine, _RECORDS.c.minute_us >= since)
-    )
+    first = RECORDS.first(connection, model, since_us=since) or newest
     needed_s = (newest - first) / 1e6 / BINS
     width_s = next((width for width in _WIDTHS_S if width >= needed_s), _WIDTHS_S[-1])
     width = width_s * 1_000_000
     stop = newest // width
     bins = range(min(first // width, stop - LEAST_BINS), stop + 1)
-    at = (_RECORDS.c.minute_us // width).label("bin")
     records: dict[str, dict[int, int]] = {}
-    for row in connection.execute(
-        select(_RECORDS.c.slice, at, func.sum(_RECORDS.c.records).label("rows"))
-        .where(mine, _RECORDS.c.minute_us >= since)
-        .group_by(_RECORDS.c.slice, at)
-    ):
-        records.setdefault(row.slice, {})[row.bin] = row.rows
-    at = (_FLAGS.c.minute_us // width).label("bin")
     flags: dict[str, dict[int, int]] = {}
-    for row in connection.execute(
-        select(_FLAGS.c.slice, at, func.sum(_FLAGS.c.flags).label("fired"))
-        .where(
-            _FLAGS.c.model == model,
-            _FLAGS.c.slot == CHAMPION,
-            _FLAGS.c.assertion == name,
-            _FLAGS.c.minute_us >= since,
-        )
-        .group_by(_FLAGS.c.slice, at)
-    ):
-        flags.setdefault(row.slice, {})[row.bin] = row.fired
+    for cube, counted, found, of in (
+        (RECORDS, "records", records, {}), (FLAGS, "flags", flags, flags_of(name)),
+    ):  # fmt: skip
+        query = cube.query(model, "slice", cube.step(width), sums=(counted,), since_us=since, of=of)
+        for part, at, count in connection.execute(query):
+            found.setdefault(part, {})[at] = count
     judged = {bin_: sum(part.get(bin_, 0) for part in records.values()) for bin_ in bins}
     fired = {bin_: sum(part.get(bin_, 0) for part in flags.values()) for bin_ in bins}
     shown = sorted((part for part in flags if part), key=lambda part: -sum(flags[part].values()))
@@ -205,13 +189,9 @@ def _revisions(connection: Connection, model: str, name: str) -> tuple[RevisionV
     counted = {
         row.revision: row
         for row in connection.execute(
-            select(
-                _FLAGS.c.revision,
-                func.sum(_FLAGS.c.flags).label("flags"),
-                func.max(_FLAGS.c.minute_us).label("last"),
+            FLAGS.query(model, "revision", sums=("flags",), of=flags_of(name)).add_columns(
+                func.max(FLAGS.table.c.minute_us).label("last")
             )
-            .where(_FLAGS.c.model == model, _FLAGS.c.slot == CHAMPION, _FLAGS.c.assertion == name)
-            .group_by(_FLAGS.c.revision)
         )
     }
     rows = connection.execute(
@@ -253,7 +233,5 @@ def _slots(connection: Connection, model: str, name: str) -> dict[str, float]:
 
 
 def _thinned(connection: Connection, model: str, name: str) -> int:
-    query = select(func.sum(_FLAGS.c.flags - _FLAGS.c.kept)).where(
-        _FLAGS.c.model == model, _FLAGS.c.slot == CHAMPION, _FLAGS.c.assertion == name
-    )
-    return int(connection.scalar(query) or 0)
+    flags = connection.execute(FLAGS.query(model, sums=("flags", "kept"), of=flags_of(name))).one()
+    return int((flags.flags or 0) - (flags.kept or 0))

@@ -1,4 +1,4 @@
-"""Pages of assertions."""
+"""Routes of assertions: list, figures, overlaps, suspensions."""
 
 from typing import Annotated, Any, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Routes of drift: the API and the page."""
+"""Routes of drift."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``GET /v1/fairness``: group metrics over time, or of a dataset version."""
+"""Routes of group metrics, with the data of the page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

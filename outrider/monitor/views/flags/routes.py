@@ -1,4 +1,4 @@
-"""Pages of flags."""
+"""Routes of flags and their reviews."""
 
 from typing import Annotated, Any, TypeAlias
 from urllib.parse import quote

@@ -6,17 +6,16 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select
 from typing_extensions import TypedDict
 
 from outrider.assertions.times import utc_text
 from outrider.dataops.alarms.incident_row import IncidentRow, for_whom
-from outrider.dataops.alarms.minute_counts import CHAMPION
 from outrider.dataops.alarms.rate_alarms import AlarmRule
 from outrider.dataops.alarms.stored_incidents import list_incidents
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.models import registry
 from outrider.dataops.state.clock import HOUR_US
-from outrider.dataops.state.tables import FlagCount, RecordCount, table_of
 from outrider.monitor.views.series.counts import last_minute
 
 from .sight import Sight, read_sight
@@ -27,7 +26,6 @@ Verdict: TypeAlias = Literal[
 ORDER: tuple[Verdict, ...] = get_args(Verdict)
 HOURS = 24
 MOST_INCIDENTS = 1_000
-_FLAGS, _RECORDS = table_of(FlagCount), table_of(RecordCount)
 LEVELS: Mapping[str, Verdict] = {"critical": "critical", "warning": "warning", "info": "ticket"}
 """Verdict of an open incident by its level, worst first."""
 
@@ -110,13 +108,19 @@ def read_fleet(
     lines = []
     for name in models:
         last = last_minute(connection, name, now_us=now_us)
-        seen = _by_hour(connection, _RECORDS, _RECORDS.c.records, name, start_us)
+        until_us, hour = start_us + HOURS * HOUR_US, RECORDS.step(HOUR_US)
+        records = RECORDS.query(name, hour, sums=("records",), since_us=start_us, until_us=until_us)
+        seen = _by_hour(connection, records, start_us)
         is_quiet = last is not None and not incidents[name]
         champion = registry.champion(connection, name)
         version = None if champion is None else champion.version
         sight = read_sight(connection, name, version, rule, now_us=now_us) if is_quiet else None
         verdict, worst = _verdict(incidents[name], sight)
-        flagged = _by_hour(connection, _FLAGS, _FLAGS.c.flags, name, start_us)
+        flags = FLAGS.query(
+            name, FLAGS.step(HOUR_US),
+            sums=("flags",), since_us=start_us, until_us=until_us, of=flags_of(None),
+        )  # fmt: skip
+        flagged = _by_hour(connection, flags, start_us)
         share = np.divide(flagged, seen, out=np.full(HOURS, np.nan), where=seen > 0)
         current = len(incidents[name])
         lines.append(FleetLine(name, version, verdict, worst, current, last, seen, share, sight))
@@ -166,16 +170,9 @@ def _order(line: FleetLine) -> tuple[int, int, str]:
     return ORDER.index(line.verdict), since, line.model
 
 
-def _by_hour(
-    connection: Connection, table: Any, counted: Any, model: str, start_us: int
-) -> NDArray[np.float64]:
-    """Sums of a model by hour, shape (24,)."""
-    hour, minute = table.c.minute_us // HOUR_US, table.c.minute_us
-    within = minute >= start_us, minute < start_us + HOURS * HOUR_US
-    query = select(hour, func.sum(counted)).where(table.c.model == model, *within)
-    if "slot" in table.c:
-        query = query.where(table.c.slot == CHAMPION)
+def _by_hour(connection: Connection, query: Select[*tuple[Any, ...]], start_us: int) -> NDArray[np.float64]:
+    """Sums by hour, shape (24,)."""
     found = np.zeros(HOURS)
-    for at, number in connection.execute(query.group_by(hour)):
+    for at, number in connection.execute(query):
         found[int(at) - start_us // HOUR_US] = number
     return found

@@ -1,4 +1,4 @@
-"""Pages of fleet."""
+"""Routes of the fleet."""
 
 from fastapi import Request
 from starlette.responses import Response

@@ -6,17 +6,18 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, select
 
 from outrider.assertions.detection import smallest_rise
 from outrider.assertions.detection.loss_rises import dispersion_of_days
-from outrider.dataops.alarms.minute_counts import ALL, CHAMPION
+from outrider.dataops.alarms.minute_counts import ALL
 from outrider.dataops.alarms.rate_alarms import AlarmRule, likely_shares
 from outrider.dataops.alarms.version_losses import BlockLosses, judged_version, read_losses
 from outrider.dataops.flags.live_rates import current_rates
 from outrider.dataops.flags.registered_assertions import suspensions
+from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import DAY_US
-from outrider.dataops.state.tables import AssertionRow, FlagCount, RecordCount, table_of
+from outrider.dataops.state.tables import AssertionRow, table_of
 
 SightVerdict: TypeAlias = Literal["unjudged", "learning", "well"]
 Floats: TypeAlias = NDArray[np.float64]
@@ -26,7 +27,7 @@ TIMES = 5.0
 """Odds, times the usual ones, that are to be found within a day where a model is well."""
 _LEAST_SHARE = 0.02
 """Share that a rarer one counts as: five times nothing is nothing."""
-_FLAGS, _RECORDS, _ASSERTION = table_of(FlagCount), table_of(RecordCount), table_of(AssertionRow)
+_ASSERTION = table_of(AssertionRow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +110,13 @@ def _judges(connection: Connection, model: str) -> list[Row[Any]]:
 
 def _entities(connection: Connection, model: str, now_us: int) -> tuple[float, dict[str, float]]:
     """Entities of each minute of the last day, and those with flags by assertion."""
-    found = []
-    for table, more in ((_RECORDS, ()), (_FLAGS, (_FLAGS.c.slot == CHAMPION,))):
-        within = table.c.minute_us > now_us - DAY_US, table.c.minute_us <= now_us
-        where = table.c.model == model, *within, *more
-        found.append((func.sum(table.c.entities), where))
-    [records, of_records], [flags, of_flags] = found
-    seen = connection.scalar(select(records).where(*of_records)) or 0
-    rows = connection.execute(select(_FLAGS.c.assertion, flags).where(*of_flags).group_by(_FLAGS.c.assertion))
-    return float(seen), {name: float(count) for name, count in rows}
+    since_us, until_us = now_us - DAY_US + 1, now_us + 1
+    records = RECORDS.query(model, sums=("entities",), since_us=since_us, until_us=until_us)
+    flags = FLAGS.query(
+        model, "assertion", sums=("entities",), since_us=since_us, until_us=until_us, of=flags_of(None)
+    )
+    flagged = {name: float(count) for name, count in connection.execute(flags)}
+    return float(connection.scalar(records) or 0), flagged
 
 
 def _flag_views(

@@ -1,4 +1,4 @@
-"""Pages of incidents of every kind, and of a model's watched streams."""
+"""Routes of incidents of every kind."""
 
 from typing import Annotated, Any, Literal, TypeAlias
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""``/v1/jobs``: jobs of the trainer, cancelled and tried again."""
+"""Routes of jobs, and the page of retrainings."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""The API of the label queue."""
+"""Routes of labels: the queue, estimates, proposed corrections."""
 
 from typing import Annotated, Any, TypeAlias
 

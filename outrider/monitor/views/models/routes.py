@@ -1,4 +1,4 @@
-"""API of model versions: list, download, lineage."""
+"""Routes of model versions: list, download, lineage, champions, watches."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Routes."""
+"""Types of an overview's assertions and live tests."""
 
 from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias

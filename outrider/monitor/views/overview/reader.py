@@ -19,13 +19,14 @@ from outrider.dataops.flags.quality import (
 )
 from outrider.dataops.labels.estimates import NUMERIC_TARGET
 from outrider.dataops.ledger.counters import counts_by_slot, figures_of
+from outrider.dataops.ledger.cube import RECORDS
 from outrider.dataops.ledger.freshness import ObjectiveStanding, standing
 from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.ledger.stated_values import OTHERS
 from outrider.dataops.models.registry import IN_SERVICE
 from outrider.dataops.state.disabled_versions import left_out
 from outrider.dataops.state.improvement_tables import ModelVersion
-from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, RecordCount, table_of
+from outrider.dataops.state.tables import Counter, Cursor, DeadLetter, table_of
 from outrider.monitor.queries.queries import assertion
 from outrider.monitor.views.profiles.reader import ColumnsView, read_columns
 from outrider.monitor.views.series.counts import last_minute
@@ -37,7 +38,6 @@ counter = table_of(Counter)
 version = table_of(ModelVersion)
 dead_letter = table_of(DeadLetter)
 cursor = table_of(Cursor)
-record_count = table_of(RecordCount)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,10 +312,9 @@ def _right(labelled: Sequence[LabelledRecord]) -> Rate:
 
 def _slices(connection: Connection, model: str) -> tuple[str, ...]:
     """Largest slices of the newest day, by name."""
-    own = record_count.c.model == model
-    since_us = (connection.scalar(select(func.max(record_count.c.minute_us)).where(own)) or 0) - DAY_US
-    named = own, record_count.c.slice != "", record_count.c.minute_us >= since_us
-    query = select(record_count.c.slice).where(*named).group_by(record_count.c.slice)
+    since_us = (RECORDS.last(connection, model) or 0) - DAY_US
+    record_count = RECORDS.table
+    query = RECORDS.query(model, "slice", since_us=since_us).where(record_count.c.slice != "")
     most = query.order_by(func.sum(record_count.c.records).desc(), record_count.c.slice).limit(MOST_SLICES)
     return tuple(sorted(connection.scalars(most)))
 

@@ -1,4 +1,4 @@
-"""Pages of overview."""
+"""Routes of the overview."""
 
 from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias

@@ -1,4 +1,4 @@
-"""API of proposals: learn assertions from stored traffic, accept them."""
+"""Routes of proposals: learn assertions from stored traffic, accept them."""
 
 from typing import Annotated, Any, TypeAlias
 

@@ -1,4 +1,4 @@
-"""Pages of records."""
+"""Routes of records: one record, its pictures and label, and the export."""
 
 import sys
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Pages of site."""
+"""Static files, and the page of the API."""
 
 from fastapi import Request
 from starlette.responses import Response

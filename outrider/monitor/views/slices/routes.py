@@ -1,4 +1,4 @@
-"""``GET /v1/models/{model}/slices``: weak slices of newest records."""
+"""Routes of weak slices."""
 
 from typing import Annotated
 

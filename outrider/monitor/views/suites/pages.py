@@ -1,4 +1,4 @@
-"""Pages of suites."""
+"""Pages of behavioral tests."""
 
 from itertools import groupby
 from urllib.parse import quote

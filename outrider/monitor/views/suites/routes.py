@@ -1,4 +1,4 @@
-"""API of behavioral outcomes: matrix over versions, one outcome, and outside ones."""
+"""Routes of behavioral tests: outcomes by version, live ones, published ones, new cases."""
 
 from dataclasses import asdict
 from typing import Annotated, Any, Literal, TypeAlias

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from outrider.dataops.whole_file import sync_all
 from outrider.dataset_reference import DatasetPart
 from outrider.errors import ConfigError
 
@@ -73,7 +74,7 @@ def export(
         (content / NOTE).write_text(json_format.dumps(facts, indent=2) + "\n", encoding="utf-8")
         if form == "hf":
             (content / "README.md").write_text(dataset_card(id, version, parts), encoding="utf-8")
-        _sync(content)
+        sync_all(content)
         _put(content, to, staged)
     told = [f"{count} {kept.replace('_', '-')} rows" for kept, count in written.rows.items()]
     left = [f"; {count} left out: {why}" for why, count in written.left_out.items()]
@@ -141,17 +142,6 @@ def _facts(id: str, form: str, version: dict[str, Any], written: "Written") -> d
         "rows": written.rows,
         "left_out": dict(written.left_out),
     } | written.facts
-
-
-def _sync(folder: Path) -> None:
-    """Files and folders to the disk: what is renamed must be whole after a power cut too."""
-    for place, _, files in os.walk(folder):
-        for name in (*files, "."):
-            handle = os.open(Path(place) / name, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
 
 
 def _put(content: Path, to: Path, staged: Path) -> None:

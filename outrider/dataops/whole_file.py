@@ -1,4 +1,4 @@
-"""Files replaced whole: readers see old content or new."""
+"""Files replaced whole: readers see old content or new, after a power cut too."""
 
 import os
 import tempfile
@@ -18,3 +18,17 @@ def write_whole(path: Path, content: str, *, mode: int = 0o600) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sync(path: Path) -> None:
+    """Put a file or a folder's names on disk, so that they survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_all(folder: Path) -> None:
+    for path in (*folder.rglob("*"), folder):
+        sync(path)

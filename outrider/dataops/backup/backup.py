@@ -17,7 +17,7 @@ from pathlib import Path
 
 from outrider.dataops.access.private_files import make_private
 from outrider.dataops.payloads.objects import is_digest
-from outrider.dataops.whole_file import write_whole
+from outrider.dataops.whole_file import sync_all, write_whole
 from outrider.errors import OutriderError
 
 from .manifest import (
@@ -49,18 +49,25 @@ def back_up(folder: Path, destination: Path, *, release: str, now_us: int, progr
         raise OutriderError(f"{destination} is not empty; name a folder that does not exist yet")
     if destination.resolve().is_relative_to(folder.resolve()):
         raise OutriderError(f"{destination} lies in the data folder itself; name another place")
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{destination.name}.", dir=destination.parent))
-    try:
+    with placed(destination) as part:
         manifest = _fill(part, folder, release=release, now_us=now_us, progress=progress)
         manifest.save(part)
+    return manifest
+
+
+@contextmanager
+def placed(folder: Path) -> Iterator[Path]:
+    """Private folder that takes the place of another once it is filled and on disk."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield part
         make_private(part)
         sync_all(part)
-        os.replace(part, destination)
+        os.replace(part, folder)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    return manifest
 
 
 def _fill(part: Path, folder: Path, *, release: str, now_us: int, progress: Progress) -> Manifest:
@@ -144,15 +151,6 @@ def copy_hashed(source: Path, target: Path) -> str:
             made.write(chunk)
     shutil.copymode(source, target)
     return digest.hexdigest()
-
-
-def sync_all(folder: Path) -> None:
-    for path in (*folder.rglob("*"), folder):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 # ---- known backups ------------------------------------------------------------------------------------

@@ -1,14 +1,10 @@
 """Restoring of a data folder from a backup, checked before placed."""
 
-import os
-import shutil
-import tempfile
 from pathlib import Path
 
-from outrider.dataops.access.private_files import make_private
 from outrider.errors import OutriderError
 
-from .backup import copy_hashed, sync_all
+from .backup import copy_hashed, placed
 from .manifest import BackupDamaged, Manifest, Progress, load_manifest, read_contents
 
 ERASURES = "erasures.json"
@@ -24,9 +20,7 @@ def restore(source: Path, folder: Path, *, progress: Progress, erasures: str | N
             f"{folder} is not empty and nothing is overwritten: move it away, or name another storage.folder"
         )
     manifest = load_manifest(source)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
+    with placed(folder) as part:
         _copy(source, part, manifest, progress)
         progress("checking the databases", 0, 1)
         if (found := read_contents(part)) != manifest.contents:
@@ -36,12 +30,6 @@ def restore(source: Path, folder: Path, *, progress: Progress, erasures: str | N
         if (later := erasures or _later_erasures(source)) is not None:
             (part / PENDING).parent.mkdir(exist_ok=True)
             (part / PENDING).write_text(later, encoding="utf-8")
-        make_private(part)
-        sync_all(part)
-        os.replace(part, folder)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
     return manifest
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from outrider.dataops.whole_file import sync
 from outrider.errors import JournalFull, OutriderError
 
 PART = ".compacted"
@@ -62,7 +63,7 @@ def compact(path: Path) -> None:
     for log in _logs(path):
         log.unlink(missing_ok=True)
     os.replace(part, path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def _write(path: Path, part: Path) -> None:
@@ -76,7 +77,7 @@ def _write(path: Path, part: Path) -> None:
     with closing(sqlite3.connect(part, isolation_level=None)) as made:
         made.execute(f"PRAGMA journal_mode = {mode}")
     shutil.copymode(path, part)
-    _sync(part)
+    sync(part)
 
 
 def _remove(path: Path) -> None:
@@ -90,11 +91,3 @@ def _logs(path: Path) -> list[Path]:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

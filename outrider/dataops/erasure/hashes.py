@@ -1,7 +1,6 @@
 """Keyed hashes of erased records and subjects, which cannot be read back."""
 
 import hashlib
-import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from outrider.dataops.state.folder_secret import folder_of
-from outrider.dataops.whole_file import write_whole
+from outrider.dataops.whole_file import sync, write_whole
 
 KEY_FILE = "key.erasures"
 HASH_BYTES = 16
@@ -37,7 +36,7 @@ class HashKey:
 
     def keep(self, folder: Path) -> None:
         write_whole(folder / KEY_FILE, self.secret.hex() + "\n")
-        _sync(folder)
+        sync(folder)
 
     def record(self, model: str, id_: str) -> bytes:
         return self._hash("record", model, id_)
@@ -57,11 +56,3 @@ def is_erased(connection: Connection, model: str, record_id: str) -> bool:
     query = "SELECT 1 FROM erased_hash WHERE hash = ? AND kind = 'record'"
     wanted = HashKey.of_folder(folder).record(model, record_id)
     return connection.exec_driver_sql(query, (wanted,)).first() is not None
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

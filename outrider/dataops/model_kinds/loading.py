@@ -78,11 +78,12 @@ def _load_module(
     adapter = _read_adapter(source, folder)
     if adapter is not None and base is not None:
         return _adapted(base, adapter)
-    runner = (
-        _load_torch(source, folder, weights)
-        if source.kind == "torch"
-        else _load_folder(source, folder, weights, adapter)
-    )
+    if source.kind == "torch":
+        runner = _load_torch(source, folder, weights)
+    else:
+        from .hf import load_hf
+
+        runner = load_hf(source, folder, weights, replaced={} if adapter is None else adapter.replaced)
     runner.device = pick_device(device)
     runner.module = runner.module.to(runner.device).eval()
     if source.recipe:  # on the device: what a step can do depends on it
@@ -107,14 +108,6 @@ def _adapted(runner: "Runner", adapter: "Adapter") -> "Runner":
     adapted = AdaptedRunner(runner, adapter)
     adapted.check()
     return adapted
-
-
-def _load_folder(
-    source: Source, folder: Path, weights: Weights | None, adapter: "Adapter | None"
-) -> "Runner":
-    from .hf import load_hf
-
-    return load_hf(source, folder, weights, replaced={} if adapter is None else adapter.replaced)
 
 
 def _load_torch(source: Source, folder: Path, weights: Weights | None) -> "Runner":

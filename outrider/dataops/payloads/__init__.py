@@ -1,4 +1,4 @@
 """Payloads: references in, bytes, tensors and texts out.
 
-May import no other room.
+May import whole_file.
 """

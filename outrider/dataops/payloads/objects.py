@@ -13,6 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
+from outrider.dataops.whole_file import sync
 from outrider.errors import NotFound, OutriderError
 
 _STEP_BYTES = 1_048_576
@@ -86,9 +87,9 @@ class LocalObjects:
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)  # the new name must survive a power cut too
+        sync(path.parent)  # the new name must survive a power cut too
         if path.parent not in self._synced:
-            _sync_folder(self.folder)
+            sync(self.folder)
             self._synced.add(path.parent)
         return path.name
 
@@ -103,8 +104,8 @@ class LocalObjects:
             os.fsync(file.fileno())
         os.utime(path)
         os.replace(path, target)
-        _sync_folder(target.parent)
-        _sync_folder(self.folder)
+        sync(target.parent)
+        sync(self.folder)
 
     def get(self, digest: str) -> bytes:
         try:
@@ -151,7 +152,7 @@ class LocalObjects:
         path = self._path(digest)
         path.unlink(missing_ok=True)
         if path.parent.exists():  # the name must be gone after a power cut too
-            _sync_folder(path.parent)
+            sync(path.parent)
 
     def touch(self, digest: str) -> bool:
         """Make an object as young as a new one. False if there is none."""
@@ -199,11 +200,3 @@ class LocalObjects:
         if not is_digest(digest):
             raise ValueError(f"a SHA-256 of 64 lower-case hex digits expected, got {digest!r}")
         return self.folder / digest[:2] / digest
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

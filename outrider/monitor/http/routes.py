@@ -159,7 +159,10 @@ class ScopedRouter(APIRouter):
 
         super().__init__(dependencies=[Depends(note_source)])
         self.scoped = scopes_of(*modules)
-        for function, declaration in _declarations(modules):
+        # A fixed path comes before one with a parameter in its place: the first that fits answers.
+        for function, declaration in sorted(
+            _declarations(modules), key=lambda one: one[1].scoped.action.count("{")
+        ):
             method, _, path = declaration.scoped.action.partition(" ")
             options: dict[str, Any] = {"name": function.__name__, "description": inspect.getdoc(function)}
             body: Any = get_type_hints(function, include_extras=True).get("return")

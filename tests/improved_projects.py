@@ -11,13 +11,13 @@ from sqlalchemy import Engine, insert, text
 
 from outrider.assertions import Batch
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.model_kinds.loading import load_model
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.registry.predictors import version_predictors
 from outrider.monitor.registry.registration import Registration

@@ -5,8 +5,8 @@ from sqlalchemy.exc import OperationalError
 
 from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.job_process import run_job
 

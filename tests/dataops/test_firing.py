@@ -14,12 +14,10 @@ from outrider.dataops.improvement import jobs
 from outrider.dataops.models.champion_history import note_change
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.state.database import write
-from outrider.dataops.state.improvement_tables import EvaluationRow
-from outrider.dataops.state.job_states import ROLLING
 from outrider.dataops.triggers import alerts, evaluation_log
 from outrider.dataops.triggers.alerts import AlertKey
 from outrider.dataops.triggers.decision import DAY_US, Evaluation, RunGuards, Signal, TriggerName
-from outrider.dataops.triggers.evaluation_log import MOST_KEPT, RepeatedEvaluations
+from outrider.dataops.triggers.evaluation_log import MOST_KEPT, EvaluationRow, RepeatedEvaluations
 from outrider.dataops.triggers.firing import note_manual, preview, settle
 from outrider.dataops.triggers.inputs import read_history
 from outrider.dataops.triggers.signals import OpenIncident, incidents_signal
@@ -75,7 +73,7 @@ def events(engine: Engine) -> list[dict[str, Any]]:
 
 def test_a_comparison_of_all_versions_is_no_automatic_run(engine: Engine) -> None:
     with write(engine) as connection:
-        params = {"trigger": ROLLING, "label_seq": 1}
+        params = {"trigger": jobs.ROLLING, "label_seq": 1}
         job = jobs.add(connection, model="m", kind="retrain", params=params, now_us=1)
     assert look(engine, "inc_1", now=2) is None  # one job of a model at a time
     end(engine, job, "refused", 3)

@@ -10,7 +10,6 @@ from outrider.dataops.models.registry import NAMED, get, register
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.dataops.triggers.decision import DAY_US, RunGuards
 from outrider.dataops.triggers.evaluation_log import RepeatedEvaluations
 from outrider.dataops.triggers.firing import settle_labels
@@ -179,7 +178,7 @@ def queue(engine: Engine, model: str, kind: jobs.Kind, now_us: int, **params: ob
         return jobs.add(connection, model=model, kind=kind, params=params, now_us=now_us)
 
 
-def start(engine: Engine, running: list[JobRow], **most: int) -> str | None:
+def start(engine: Engine, running: list[jobs.JobRow], **most: int) -> str | None:
     """Claim a job beside those that have a process."""
     with write(engine) as connection:
         job = jobs.claim(connection, now_us=9, running=running, most=most)  # type: ignore[arg-type]
@@ -189,7 +188,7 @@ def start(engine: Engine, running: list[JobRow], **most: int) -> str | None:
 
 def test_a_dataset_and_a_gate_do_not_wait_for_trainings(engine: Engine) -> None:
     long, other = queue(engine, "m", "retrain", 1), queue(engine, "n", "retrain", 2)
-    running: list[JobRow] = []
+    running: list[jobs.JobRow] = []
     assert start(engine, running, training=1) == long
     assert start(engine, running, training=1) is None
     dataset, gate = queue(engine, "m", "dataset", 3), queue(engine, "m", "retrain", 4, candidate="2")
@@ -205,7 +204,7 @@ def test_a_dataset_and_a_gate_do_not_wait_for_trainings(engine: Engine) -> None:
 
 def test_a_model_has_one_job_in_each_lane_in_order(engine: Engine) -> None:
     first, second = queue(engine, "m", "dataset", 1), queue(engine, "m", "dataset", 2)
-    running: list[JobRow] = []
+    running: list[jobs.JobRow] = []
     assert start(engine, running) == first
     assert start(engine, running) is None
     elsewhere = queue(engine, "n", "dataset", 3)

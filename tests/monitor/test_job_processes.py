@@ -17,13 +17,14 @@ from sqlalchemy import Connection, insert, text
 
 from outrider.assertions import Batch
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.journal.journal import Entry, SqliteJournal
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.model_kinds.torch_models import dump_weights
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow, VersionUpload
+from outrider.dataops.state.improvement_tables import VersionUpload
 from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.state.tables import table_of
 from outrider.monitor.http.common import targets_of

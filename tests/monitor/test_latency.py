@@ -13,7 +13,6 @@ from outrider.commands import doctor
 from outrider.dataops.journal.journal import Entry
 from outrider.dataops.ledger import backfill
 from outrider.dataops.ledger.backfill import open_gaps
-from outrider.dataops.state.tables import SkippedBlocks
 from outrider.monitor.server.app import build_app
 from outrider.monitor.views.every import every_router
 from outrider.monitor.views.service import Service
@@ -372,7 +371,7 @@ def test_challengers_pass_over_a_gap_whole(tmp_path: Path) -> None:
         assert bench.count("records", slot="2") > 0
 
 
-def backfill_of(bench: Workbench) -> list[SkippedBlocks]:
+def backfill_of(bench: Workbench) -> list[backfill.SkippedBlocks]:
     with bench.engine.connect() as connection:
         return backfill.gaps(connection, "toy")
 

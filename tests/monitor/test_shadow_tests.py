@@ -11,11 +11,11 @@ from sqlalchemy import text
 
 from outrider.assertions import Batch
 from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.outbox import WebhookTarget
 from outrider.dataops.state.database import write
 from outrider.dataops.state.disabled_versions import leave_out
-from outrider.dataops.state.improvement_tables import Trial
 from outrider.monitor.engine.asks import again_of
 from outrider.monitor.metrics.channel import new_metrics
 from outrider.monitor.trainer.agreement import LEAST_SCORES, Follower

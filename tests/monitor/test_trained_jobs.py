@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import text
 
 from outrider.assertions import Batch
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext
 

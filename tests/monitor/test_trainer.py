@@ -23,6 +23,7 @@ from outrider.dataops.datasets.erased import ErasedVersions, erase_rows
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs, suite_outcomes, watches
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.retirement import retire
 from outrider.dataops.improvement.verdicts import list_verdicts
 from outrider.dataops.journal.journal import Entry, SqliteJournal
@@ -34,7 +35,6 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables, tables
 from outrider.dataops.state.database import write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.errors import ConfigError, ServerError
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.settings.config import load_settings

@@ -17,9 +17,9 @@ from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state import improvement_tables
 from outrider.dataops.state.database import write
-from outrider.dataops.state.improvement_tables import EvaluationRow
 from outrider.dataops.triggers import alerts, evaluation_log
 from outrider.dataops.triggers.alerts import AlertKey
+from outrider.dataops.triggers.evaluation_log import EvaluationRow
 from outrider.monitor.trainer.context import JobContext
 from outrider.monitor.trainer.triggers import Triggers
 from tests.end_to_end.service import CONFIG, write_project

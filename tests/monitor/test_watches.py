@@ -12,12 +12,12 @@ import pytest
 from sqlalchemy import text
 
 from outrider.dataops.improvement import watches
+from outrider.dataops.improvement.watches import WatchRow
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import EVENTS, WebhookTarget
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.state.disabled_versions import leave_out, take_back
-from outrider.dataops.state.improvement_tables import WatchRow
 from outrider.monitor.queries.watches import watch_sentence
 from outrider.monitor.settings.config import load_settings
 from outrider.monitor.trainer.context import JobContext

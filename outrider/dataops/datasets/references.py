@@ -1,14 +1,15 @@
 """References to dataset versions: ``name``, ``name@3``, ``name@tag`` or ``name@2026-11-01T12:00``."""
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, delete, select
 from sqlalchemy.dialects.sqlite import insert
 
 from outrider.dataops.payloads.objects import is_digest
-from outrider.dataops.state.improvement_tables import DatasetTag, DatasetVersion, Tag
-from outrider.dataops.state.tables import row_of, table_of
+from outrider.dataops.state.improvement_tables import DatasetTag, DatasetVersion
+from outrider.dataops.state.tables import table_of
 from outrider.errors import NotFound, OutriderError, check_name, nearest
 
 from .versions import Version, get, newest
@@ -18,6 +19,16 @@ _TAGS, _VERSION = table_of(DatasetTag), table_of(DatasetVersion)
 _TAG = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d")
 _MOST = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """Name of a dataset version."""
+
+    dataset: str
+    tag: str
+    version: int
+    set_us: int
 
 
 class TagTaken(OutriderError):  # noqa: N818 - reads as the state it is
@@ -87,7 +98,7 @@ def set_tag(
         raise TagTaken(
             f"tag {tag!r} names {dataset}@{before.version}: give another, or move it (--move, moves: true)"
         )
-    made = Tag(dataset=dataset, tag=tag, version=version.number, set_us=now_us)
+    made = Tag(dataset, tag, version.number, now_us)
     values = {"version": made.version, "set_us": made.set_us}
     put = insert(_TAGS).values(dataset=dataset, tag=tag, **values)
     connection.execute(put.on_conflict_do_update(index_elements=["dataset", "tag"], set_=values))
@@ -109,7 +120,7 @@ def list_tags(connection: Connection, dataset: str | None = None) -> list[Tag]:
     query = select(_TAGS).order_by(_TAGS.c.dataset, _TAGS.c.tag)
     if dataset is not None:
         query = query.where(_TAGS.c.dataset == dataset)
-    return [row_of(Tag, row) for row in connection.execute(query)]
+    return [Tag(**row._mapping) for row in connection.execute(query)]
 
 
 def tags_of(connection: Connection, version: Version) -> list[str]:

@@ -1,15 +1,29 @@
 """Reviews of flags: was the model wrong?."""
 
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 
 from sqlalchemy import Connection, select
 
 from outrider.dataops.state.rows import among, replace_rows
-from outrider.dataops.state.tables import Flag, Review, ReviewRow, row_of, table_of
+from outrider.dataops.state.tables import Flag, Review, table_of
 from outrider.errors import NotFound
 
 _FLAG = table_of(Flag)
 _REVIEW = table_of(Review)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewRow:
+    """Review; a flag has at most one."""
+
+    flag_id: str
+    model: str
+    assertion: str
+    is_error: bool
+    source: str
+    note: str
+    at_us: int
 
 
 def give(
@@ -19,11 +33,8 @@ def give(
     found = connection.execute(select(_FLAG.c.model, _FLAG.c.assertion).where(_FLAG.c.id == flag)).first()
     if found is None:
         raise NotFound(f"no flag {flag!r}; `outrider flags --json` shows their ids")
-    row = ReviewRow(
-        flag_id=flag, model=found.model, assertion=found.assertion, is_error=is_error, source=source,
-        note=note, at_us=now_us,
-    )  # fmt: skip
-    replace_rows(connection, Review, [tuple(row.model_dump().values())])
+    row = ReviewRow(flag, found.model, found.assertion, is_error, source, note, now_us)
+    replace_rows(connection, Review, [astuple(row)])
     return row
 
 
@@ -35,7 +46,7 @@ def list_reviews(
         query = query.where(_REVIEW.c.model == model)
     if assertion is not None:
         query = query.where(_REVIEW.c.assertion == assertion)
-    return [row_of(ReviewRow, row) for row in connection.execute(query)]
+    return [ReviewRow(**row._mapping) for row in connection.execute(query)]
 
 
 def reviews_of(connection: Connection, flags: Sequence[str]) -> dict[str, bool]:

@@ -3,8 +3,9 @@
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, cast
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 
@@ -12,15 +13,19 @@ from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.versions import Version, event_facts, newest
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
-from outrider.dataops.state.improvement_tables import Job, JobRow
-from outrider.dataops.state.job_states import ENDED, OPEN, ROLLING, Lane
-from outrider.dataops.state.tables import Cursor, row_of, table_of
+from outrider.dataops.state.improvement_tables import Job
+from outrider.dataops.state.job_states import ENDED, OPEN
+from outrider.dataops.state.tables import Cursor, table_of
 from outrider.errors import NotFound, OutriderError
 
 Kind = Literal["retrain", "dataset"]
 KIND: Kind = "retrain"
 WAITING = "waiting"
 """Status of a job that waits for something from outside, without a process."""
+Lane = Literal["dataset", "gate", "training"]
+"""Way through the trainer: jobs of one never wait for those of another."""
+ROLLING = "rolling comparison"
+"""Trigger of a job that trains nothing and compares all versions."""
 MAX_ATTEMPTS = 3
 _JOB = table_of(Job)
 _CURSOR = table_of(Cursor)
@@ -32,6 +37,36 @@ CANCELLED = "cancelled by"
 
 class JobClosed(OutriderError):  # noqa: N818 - reads as the state it is
     """Job that somebody has closed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """Job as stored."""
+
+    id: str
+    model: str
+    kind: Kind
+    status: str
+    stage: str
+    params: dict[str, Any]
+    result: dict[str, Any] = field(repr=False)
+    attempts: int
+    created_us: int
+    started_us: int | None
+    finished_us: int | None
+
+    @property
+    def candidate(self) -> str | None:
+        """Version that the job made or judges; None before."""
+        found = self.result.get("candidate", self.params.get("candidate"))
+        return None if found is None else str(found)
+
+    @property
+    def lane(self) -> Lane:
+        """Lane of the job's next stage."""
+        if self.kind == "dataset":
+            return "dataset"
+        return "gate" if self.candidate is not None or self.params.get("trigger") == ROLLING else "training"
 
 
 def add(
@@ -125,7 +160,7 @@ def due(
     for row in connection.execute(
         query.order_by(_JOB.c.status.desc(), _JOB.c.kind, _JOB.c.created_us, _JOB.c.id)
     ):
-        job = row_of(JobRow, row)
+        job = JobRow(**row._mapping)
         if job.id in alive:
             continue
         model, lane = job.model, job.lane
@@ -167,7 +202,7 @@ def claim(
 def waiting(connection: Connection) -> list[JobRow]:
     """Jobs that wait for something from outside, the oldest first."""
     query = select(_JOB).where(_JOB.c.status == WAITING).order_by(_JOB.c.created_us, _JOB.c.id)
-    return [row_of(JobRow, row) for row in connection.execute(query)]
+    return [JobRow(**row._mapping) for row in connection.execute(query)]
 
 
 def is_busy(connection: Connection, model: str) -> bool:
@@ -293,7 +328,7 @@ def retry(connection: Connection, job: str, *, now_us: int) -> JobRow:
     params = {**found.params, "retry_of": found.params.get("retry_of", job)}
     if params.get("trigger") != ROLLING:
         params.pop("trigger", None)  # a person asks for this one
-    made = add(connection, model=found.model, kind=cast(Kind, found.kind), params=params, now_us=now_us)
+    made = add(connection, model=found.model, kind=found.kind, params=params, now_us=now_us)
     kept = {
         name: value
         for name, value in found.result.items()
@@ -377,7 +412,7 @@ def get(connection: Connection, job: str) -> JobRow:
     row = connection.execute(select(_JOB).where(_JOB.c.id == job)).first()
     if row is None:
         raise NotFound(f"no job {job!r}")
-    return row_of(JobRow, row)
+    return JobRow(**row._mapping)
 
 
 def count_ended(connection: Connection, kind: Kind) -> list[tuple[str, str, int]]:
@@ -390,7 +425,7 @@ def count_ended(connection: Connection, kind: Kind) -> list[tuple[str, str, int]
 def ended_since(connection: Connection, kind: Kind, after_us: int) -> list[JobRow]:
     """Jobs of a kind closed later than ``after_us``, in order."""
     query = select(_JOB).where(*_ended(kind), _JOB.c.finished_us > after_us).order_by(_JOB.c.finished_us)
-    return [row_of(JobRow, row) for row in connection.execute(query)]
+    return [JobRow(**row._mapping) for row in connection.execute(query)]
 
 
 def recent(
@@ -412,7 +447,7 @@ def recent(
         query = query.where(_JOB.c.kind == kind)
     if model is not None:
         query = query.where(_JOB.c.model == model)
-    return [row_of(JobRow, row) for row in connection.execute(query)]
+    return [JobRow(**row._mapping) for row in connection.execute(query)]
 
 
 def _ended(kind: Kind) -> tuple[ColumnElement[bool], ...]:

@@ -1,14 +1,42 @@
 """Timed shadow tests beside the champion, with findings and a recommendation."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from outrider.dataops.state.improvement_tables import ShadowTest, Trial
-from outrider.dataops.state.tables import row_of, table_of
+from outrider.dataops.state.improvement_tables import ShadowTest
+from outrider.dataops.state.tables import table_of
 
 _TEST = table_of(ShadowTest)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """Shadow test."""
+
+    model: str
+    version: str
+    began_us: int
+    champion: str
+    """Version it is compared with: when another one becomes champion, the test ends and a new one begins."""
+    after_seq: int
+    """Journal block behind which it began."""
+    ends_us: int | None
+    ends_rows: int | None
+    """``ends_us`` and ``ends_rows``: time, and number of records, at which it ends with a recommendation;
+    None where it runs until the challenger goes."""
+    ended_us: int | None
+    recommendation: str
+    """``promote``, ``keep`` or ``undecided``; empty while it runs."""
+    findings: Mapping[str, Any]
+    """What is known, as ``monitor.shadow_findings.gather`` gives it."""
+
+    @property
+    def is_running(self) -> bool:
+        """True until the test has ended."""
+        return self.ended_us is None
 
 
 def begin(
@@ -30,11 +58,8 @@ def begin(
         Seconds from now, and records, after which it ends.
     """
     ends_us = None if shadow_s is None else now_us + int(shadow_s * 1e6)
-    test = Trial(
-        model=model, version=version, began_us=now_us, champion=champion, after_seq=after_seq,
-        ends_us=ends_us, ends_rows=shadow_rows,
-    )  # fmt: skip
-    connection.execute(insert(_TEST).values(test.model_dump()))
+    test = Trial(model, version, now_us, champion, after_seq, ends_us, shadow_rows, None, "", {})
+    connection.execute(insert(_TEST).values(asdict(test)))
     return test
 
 
@@ -43,7 +68,7 @@ def running(connection: Connection, model: str | None = None) -> list[Trial]:
     query = select(_TEST).where(_TEST.c.ended_us.is_(None)).order_by(_TEST.c.model, _TEST.c.version)
     if model is not None:
         query = query.where(_TEST.c.model == model)
-    return [row_of(Trial, row) for row in connection.execute(query)]
+    return [Trial(**row._mapping) for row in connection.execute(query)]
 
 
 def was_tested(connection: Connection, model: str, version: str) -> bool:
@@ -76,7 +101,7 @@ def newest(connection: Connection, model: str, version: str | None = None) -> li
     )  # findings of older ones stay unread
     if version is not None:
         query = query.where(_TEST.c.version == version)
-    found = [row_of(Trial, row) for row in connection.execute(query)]
+    found = [Trial(**row._mapping) for row in connection.execute(query)]
     return sorted(found, key=lambda test: (not test.is_running, -test.began_us))
 
 

@@ -5,6 +5,7 @@ Nothing but a promotion begins a watch, so a rollback never rolls forward by its
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -13,11 +14,38 @@ from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.ledger.slot_names import OTHER_SLOTS
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import FORMER, Model
-from outrider.dataops.state.improvement_tables import ModelVersion, Watch, WatchRow
-from outrider.dataops.state.tables import Answer, Cursor, Record, WindowCheckpoint, row_of, table_of
+from outrider.dataops.state.improvement_tables import ModelVersion, Watch
+from outrider.dataops.state.tables import Answer, Cursor, Record, WindowCheckpoint, table_of
 
 _WATCH, _VERSION = table_of(Watch), table_of(ModelVersion)
 BY_WATCH = "watch"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchRow:
+    """Watch as stored."""
+
+    model: str
+    version: str
+    """The new champion."""
+    began_us: int
+    former: str
+    after_seq: int
+    """Journal block behind which records are compared."""
+    until_seq: int | None
+    """Last block that the former champion answers; None while it does."""
+    records: int
+    """That both have answered."""
+    proposed_us: int | None
+    ended_us: int | None
+    outcome: str
+    """``kept``, ``proposed``, ``rolled_back`` or ``superseded``; empty while it runs."""
+    findings: Mapping[str, Any]
+
+    @property
+    def is_running(self) -> bool:
+        """True until the watch has ended."""
+        return self.ended_us is None
 
 
 def follow_promotion(
@@ -114,14 +142,14 @@ def running(connection: Connection, model: str | None = None) -> list[WatchRow]:
     query = select(_WATCH).where(_WATCH.c.ended_us.is_(None)).order_by(_WATCH.c.model, _WATCH.c.began_us)
     if model is not None:
         query = query.where(_WATCH.c.model == model)
-    return [row_of(WatchRow, row) for row in connection.execute(query)]
+    return [WatchRow(**row._mapping) for row in connection.execute(query)]
 
 
 def newest(connection: Connection, model: str, *, limit: int = 20) -> list[WatchRow]:
     """Newest watches of a model."""
     query = select(_WATCH).where(_WATCH.c.model == model)
     rows = connection.execute(query.order_by(_WATCH.c.began_us.desc()).limit(limit))
-    return [row_of(WatchRow, row) for row in rows]
+    return [WatchRow(**row._mapping) for row in rows]
 
 
 def was_rolled_back(connection: Connection, model: str, version: str) -> bool:

@@ -5,10 +5,11 @@ judged once, whatever dies in between.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from outrider.dataops.state.tables import Backfill, SkippedBlocks, row_of, table_of
+from outrider.dataops.state.tables import Backfill, table_of
 
 _BACKFILL = table_of(Backfill)
 CHAMPION = "champion"
@@ -16,6 +17,26 @@ SLOW, OWED = "slo", "no answer"
 """Reasons: too old for the objective, or not answered by the champion."""
 SLOT = "backfill"
 """Slot of the judgement of skipped blocks; its findings are the champion's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedBlocks:
+    """Blocks with ``after_seq < seq <= until_seq`` that were skipped."""
+
+    id: int
+    model: str
+    reason: str
+    after_seq: int
+    until_seq: int
+    records: int
+    at_seq: int
+    passed: int
+    """Last block judged since, and the records up to it that the journal still had."""
+    version: str | None
+    """Champion that judges it; None before the first, or where production alone has the model."""
+    created_us: int
+    done_us: int | None
+    """Times of the skip and of the last verdict, µs since the epoch."""
 
 
 def skip(
@@ -55,15 +76,21 @@ def hand_over(connection: Connection, gap: SkippedBlocks, version: str | None, *
 
 
 def gaps(connection: Connection, model: str) -> list[SkippedBlocks]:
-    query = select(_BACKFILL).where(_BACKFILL.c.model == model, _BACKFILL.c.slot == CHAMPION)
+    query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
+        _BACKFILL.c.model == model, _BACKFILL.c.slot == CHAMPION
+    )
     rows = connection.execute(query.order_by(_BACKFILL.c.after_seq))
-    return [row_of(SkippedBlocks, row) for row in rows]
+    return [SkippedBlocks(**row._mapping) for row in rows]
 
 
 def open_gaps(connection: Connection) -> list[SkippedBlocks]:
     """Unfinished ranges of all models, which expiry may not overtake."""
-    query = select(_BACKFILL).where(_BACKFILL.c.done_us.is_(None))
-    return [row_of(SkippedBlocks, row) for row in connection.execute(query.order_by(_BACKFILL.c.after_seq))]
+    query = select(*(column for column in _BACKFILL.c if column.name != "slot")).where(
+        _BACKFILL.c.done_us.is_(None)
+    )
+    return [
+        SkippedBlocks(**row._mapping) for row in connection.execute(query.order_by(_BACKFILL.c.after_seq))
+    ]
 
 
 def end_of_gap(known: Sequence[SkippedBlocks], at: int) -> int | None:
@@ -71,8 +98,7 @@ def end_of_gap(known: Sequence[SkippedBlocks], at: int) -> int | None:
 
     Examples
     --------
-    >>> gap = {"model": "m", "slot": "champion", "reason": "slo", "records": 9, "created_us": 0}
-    >>> known = [SkippedBlocks(after_seq=n, until_seq=n + 2, at_seq=n, **gap) for n in (3, 5)]
+    >>> known = [SkippedBlocks(n, "m", "slo", n, n + 2, 9, n, 0, None, 0, None) for n in (3, 5)]
     >>> end_of_gap(known, 3), end_of_gap(known, 2)
     (7, None)
     """

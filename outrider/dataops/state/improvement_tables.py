@@ -6,7 +6,6 @@ from sqlalchemy import JSON, BindParameter, ColumnElement, Index, text
 from sqlmodel import SQLModel
 
 from .columns import Field
-from .job_states import ROLLING, Lane
 
 
 class Label(SQLModel, table=True):
@@ -116,19 +115,14 @@ class DatasetRowFile(SQLModel, table=True):
     """Where the rows of each of ``parts`` begin in an object of several files. None: it has its own."""
 
 
-class Tag(SQLModel):
+class DatasetTag(SQLModel, table=True):
     """Name of a dataset version, which may move to another."""
 
+    __tablename__ = "dataset_tag"
     dataset: str = Field(primary_key=True, erase="kept")
     tag: str = Field(primary_key=True, erase="kept")
     version: int
     set_us: int
-
-
-class DatasetTag(Tag, table=True):
-    """Table of :class:`Tag`."""
-
-    __tablename__ = "dataset_tag"
 
 
 class DatasetRow(SQLModel, table=True):
@@ -263,40 +257,28 @@ class ChampionChange(SQLModel, table=True):
     at_us: int
 
 
-class Trial(SQLModel):
+class ShadowTest(SQLModel, table=True):
     """Shadow test of a challenger beside the champion. For a time, with the recommendation at its end."""
 
+    __tablename__ = "shadow_test"
     model: str = Field(primary_key=True, erase="kept")
     version: str = Field(primary_key=True, erase="kept")
     began_us: int = Field(primary_key=True)
     champion: str = Field(erase="kept")
-    """Version it is compared with: when another one becomes champion, the test ends and a new one begins."""
     after_seq: int
     """Journal block behind which it began."""
     ends_us: int | None = None
     ends_rows: int | None = None
-    """``ends_us`` and ``ends_rows``: time, and number of records, at which it ends with a recommendation;
-    None where it runs until the challenger goes."""
     ended_us: int | None = None
     recommendation: str = Field(default="", erase="kept")
     """``promote``, ``keep`` or ``undecided``; empty while it runs."""
-    findings: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
-
-    @property
-    def is_running(self) -> bool:
-        """True until it has ended."""
-        return self.ended_us is None
+    findings: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
 
 
-class ShadowTest(Trial, table=True):
-    """Table of :class:`Trial`."""
-
-    __tablename__ = "shadow_test"
-
-
-class WatchRow(SQLModel):
+class Watch(SQLModel, table=True):
     """Watch over a new champion, beside the former one."""
 
+    __tablename__ = "watch"
     model: str = Field(primary_key=True, erase="kept")
     version: str = Field(primary_key=True, erase="kept")
     """The new champion."""
@@ -312,18 +294,7 @@ class WatchRow(SQLModel):
     ended_us: int | None = None
     outcome: str = Field(default="", erase="kept")
     """``kept``, ``proposed``, ``rolled_back`` or ``superseded``; empty while it runs."""
-    findings: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
-
-    @property
-    def is_running(self) -> bool:
-        """True until it has ended."""
-        return self.ended_us is None
-
-
-class Watch(WatchRow, table=True):
-    """Table of :class:`WatchRow`."""
-
-    __tablename__ = "watch"
+    findings: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
 
 
 class LineageEdge(SQLModel, table=True):
@@ -339,9 +310,14 @@ class LineageEdge(SQLModel, table=True):
     created_us: int
 
 
-class JobRow(SQLModel):
+class Job(SQLModel, table=True):
     """Work for the trainer process: fine-tune and judge a candidate."""
 
+    __tablename__ = "job"
+    __table_args__ = (
+        Index("job_status", "status"),
+        Index("job_made", "model", "created_us"),
+    )
     id: str = Field(primary_key=True, erase="kept")
     model: str = Field(erase="kept")
     kind: str = Field(erase="kept")
@@ -349,36 +325,13 @@ class JobRow(SQLModel):
     status: str = Field(default="queued", erase="kept")
     """One of those in `outrider.dataops.state.job_states`."""
     stage: str = Field(default="", erase="kept")
-    params: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
-    result: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
+    params: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
+    result: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="quotes")
     """Candidate version, dataset version, seconds per stage, error."""
     attempts: int = 0
     created_us: int
     started_us: int | None = None
     finished_us: int | None = None
-
-    @property
-    def candidate(self) -> str | None:
-        """Version that the job made or judges; None before."""
-        found = self.result.get("candidate", self.params.get("candidate"))
-        return None if found is None else str(found)
-
-    @property
-    def lane(self) -> Lane:
-        """Lane of the job's next stage."""
-        if self.kind == "dataset":
-            return "dataset"
-        return "gate" if self.candidate is not None or self.params.get("trigger") == ROLLING else "training"
-
-
-class Job(JobRow, table=True):
-    """Table of :class:`JobRow`."""
-
-    __tablename__ = "job"
-    __table_args__ = (
-        Index("job_status", "status"),
-        Index("job_made", "model", "created_us"),
-    )
 
 
 class JobToken(SQLModel, table=True):
@@ -432,12 +385,14 @@ class TriggerState(SQLModel, table=True):
     quiet: int = 0
 
 
-class EvaluationRow(SQLModel):
+class TriggerEvaluation(SQLModel, table=True):
     """Log of a trigger: equal outcomes in a row are one row.
 
     It names no record, entity or slice.
     """
 
+    __tablename__ = "trigger_evaluation"
+    __table_args__ = (Index("trigger_evaluation_order", "model", "trigger", "id"),)
     id: int | None = Field(default=None, primary_key=True)
     model: str = Field(erase="kept")
     trigger: str = Field(erase="kept")
@@ -449,19 +404,12 @@ class EvaluationRow(SQLModel):
     """Sentence of the newest."""
     score: float | None = None
     threshold: float | None = None
-    inputs: dict[str, Any] = Field(default_factory=dict, sa_type=JSON, erase="kept")
+    inputs: dict[str, object] = Field(default_factory=dict, sa_type=JSON, erase="kept")
     since_us: int
     until_us: int
     times: int = 1
     job: str | None = Field(default=None, erase="kept")
     """Job that it started."""
-
-
-class TriggerEvaluation(EvaluationRow, table=True):
-    """Table of :class:`EvaluationRow`."""
-
-    __tablename__ = "trigger_evaluation"
-    __table_args__ = (Index("trigger_evaluation_order", "model", "trigger", "id"),)
 
 
 class AlertRow(SQLModel, table=True):

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select
 from outrider.errors import NotFound
 
 from .rows import insert_rows
-from .tables import Pause, PauseRow, row_of, table_of
+from .tables import Pause, table_of
 
 What = Literal["shadow", "live-tests"]
 WHAT: tuple[What, ...] = get_args(What)
@@ -22,13 +22,22 @@ _PAUSE = table_of(Pause)
 
 
 @dataclass(frozen=True, slots=True)
+class PauseRow:
+    """Pause; ``model`` is ``""`` for every model."""
+
+    model: str
+    what: str
+    who: str
+    since_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Paused:
     """Pauses in force now.
 
     Examples
     --------
-    >>> every = PauseRow(model="", what="live-tests", who="ann", since_us=0)
-    >>> now = Paused.of([every, PauseRow(model="churn", what="shadow", who="ann", since_us=0)])
+    >>> now = Paused.of([PauseRow("", "live-tests", "ann", 0), PauseRow("churn", "shadow", "ann", 0)])
     >>> now.holds("churn", "shadow"), now.holds("fraud", "shadow"), now.holds("fraud", "live-tests")
     (True, False, True)
     """
@@ -48,7 +57,7 @@ class Paused:
 def list_pauses(connection: Connection) -> list[PauseRow]:
     """Every pause, oldest first."""
     query = select(_PAUSE).order_by(_PAUSE.c.since_us, _PAUSE.c.model, _PAUSE.c.what)
-    return [row_of(PauseRow, row) for row in connection.execute(query)]
+    return [PauseRow(**row._mapping) for row in connection.execute(query)]
 
 
 def pause(connection: Connection, what: What, *, model: str, who: str, now_us: int) -> PauseRow:

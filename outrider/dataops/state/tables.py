@@ -9,27 +9,17 @@ Times are integer microseconds since the epoch, UTC: their column names end in `
 """
 
 from functools import cache
-from typing import Any, TypeVar
 
-from sqlalchemy import JSON, Index, PrimaryKeyConstraint, Row, Table, text
+from sqlalchemy import JSON, Index, PrimaryKeyConstraint, Table, text
 from sqlmodel import SQLModel
 
 from .columns import Field
-
-Stored = TypeVar("Stored", bound=SQLModel)
 
 
 def table_of(model: type[SQLModel]) -> Table:
     """Core table of a SQLModel class, for queries and hot paths."""
     table: Table = model.__table__  # type: ignore[attr-defined]  # added by SQLModel's metaclass
     return table
-
-
-def row_of(kind: type[Stored], row: Row[Any]) -> Stored:
-    """Row of a table as its class."""
-    construct: Any = kind.model_construct
-    stored: Stored = construct(**row._mapping)
-    return stored
 
 
 @cache
@@ -56,12 +46,14 @@ class Cursor(SQLModel, table=True):
     seq: int
 
 
-class SkippedBlocks(SQLModel):
+class Backfill(SQLModel, table=True):
     """Blocks that the champion skipped for its objective, or owes answers to.
 
     Judged later, from ``at_seq`` on.
     """
 
+    __tablename__ = "backfill"
+    __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)
     id: int | None = Field(default=None, primary_key=True)
     model: str = Field(erase="kept")
     slot: str = Field(erase="kept")
@@ -80,13 +72,6 @@ class SkippedBlocks(SQLModel):
     done_us: int | None = None
 
 
-class Backfill(SkippedBlocks, table=True):
-    """Table of :class:`SkippedBlocks`."""
-
-    __tablename__ = "backfill"
-    __table_args__ = (Index("backfill_open", "model", "slot", "done_us"),)
-
-
 class Freshness(SQLModel, table=True):
     """Age of the champion's records at their verdict. Within the last minute that had any."""
 
@@ -103,20 +88,15 @@ class Freshness(SQLModel, table=True):
     at_us: int
 
 
-class PauseRow(SQLModel):
+class Pause(SQLModel, table=True):
     """Pause of a model by a person: ``shadow`` or ``live-tests``. Capture always goes on."""
 
+    __tablename__ = "pause"
     model: str = Field(primary_key=True, erase="kept")
     """``""`` for every model."""
     what: str = Field(primary_key=True, erase="kept")
     who: str = Field(erase="kept")
     since_us: int
-
-
-class Pause(PauseRow, table=True):
-    """Table of :class:`PauseRow`."""
-
-    __tablename__ = "pause"
 
 
 class Record(SQLModel, table=True):
@@ -347,9 +327,11 @@ class VersionCount(SQLModel, table=True):
     records: int
 
 
-class ReviewRow(SQLModel):
+class Review(SQLModel, table=True):
     """Review of a flag by a person: was the model wrong?."""
 
+    __tablename__ = "review"
+    __table_args__ = (Index("review_assertion", "model", "assertion"),)
     flag_id: str = Field(primary_key=True, erase="flag")
     model: str = Field(erase="kept")
     assertion: str = Field(erase="kept")
@@ -357,13 +339,6 @@ class ReviewRow(SQLModel):
     source: str = Field(erase="kept")
     note: str = Field(default="", erase="quotes")
     at_us: int
-
-
-class Review(ReviewRow, table=True):
-    """Table of :class:`ReviewRow`."""
-
-    __tablename__ = "review"
-    __table_args__ = (Index("review_assertion", "model", "assertion"),)
 
 
 class Incident(SQLModel, table=True):

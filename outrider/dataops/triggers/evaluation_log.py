@@ -6,13 +6,14 @@ The log is bounded: equal outcomes of a trigger in a row are one row, and its ne
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as upsert
 
 from outrider.dataops.improvement.jobs import KIND
-from outrider.dataops.state.improvement_tables import EvaluationRow, Job, TriggerEvaluation, TriggerState
-from outrider.dataops.state.tables import row_of, table_of
+from outrider.dataops.state.improvement_tables import Job, TriggerEvaluation, TriggerState
+from outrider.dataops.state.tables import table_of
 
 from .decision import TRIGGER_OUTCOMES, Evaluation, State
 
@@ -25,6 +26,25 @@ class TriggerMemory:
     state: State
     suggested_us: int | None = None
     suggestion: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRow:
+    """Evaluation as logged; equal ones in a row are one."""
+
+    id: int
+    model: str
+    trigger: str
+    outcome: str
+    reason: str
+    why: str
+    score: float | None
+    threshold: float | None
+    inputs: dict[str, Any]
+    since_us: int
+    until_us: int
+    times: int
+    job: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +166,13 @@ def newest_evaluations(
     query = select(_LOG).where(_LOG.c.model == model).order_by(_LOG.c.until_us.desc(), _LOG.c.id.desc())
     if trigger is not None:
         query = query.where(_LOG.c.trigger == trigger)
-    return [row_of(EvaluationRow, row) for row in connection.execute(query.limit(limit))]
+    return [EvaluationRow(**row._mapping) for row in connection.execute(query.limit(limit))]
 
 
 def last_evaluations(connection: Connection, model: str) -> dict[str, EvaluationRow]:
     newest = select(func.max(_LOG.c.id)).where(_LOG.c.model == model).group_by(_LOG.c.trigger)
     rows = connection.execute(select(_LOG).where(_LOG.c.id.in_(newest)))
-    return {row.trigger: row_of(EvaluationRow, row) for row in rows}
+    return {row.trigger: EvaluationRow(**row._mapping) for row in rows}
 
 
 def list_suggestions(connection: Connection, model: str, triggers: Sequence[str]) -> list[SuggestionRow]:

@@ -7,12 +7,12 @@ import numpy as np
 from sqlalchemy import Connection, and_, func, or_, select
 
 from outrider.dataops.datasets.label_fates import LabelScope, label_fates
-from outrider.dataops.improvement.jobs import KIND, is_busy
+from outrider.dataops.improvement.jobs import KIND, ROLLING, is_busy
 from outrider.dataops.ledger.cube import FLAGS, RECORDS, flags_of
 from outrider.dataops.ledger.minutes import MINUTE_US, minute_of
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.improvement_tables import ChampionChange, DatasetVersion, Job, LineageEdge
-from outrider.dataops.state.job_states import ENDED, ROLLING
+from outrider.dataops.state.job_states import ENDED
 from outrider.dataops.state.tables import Incident, SuiteOutcome, table_of
 
 from .decision import DAY_US, FAILED, RunHistory, failed_in_row

@@ -9,10 +9,10 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_if_any, open_version
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.job_progress import VERSION
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import WebhookTarget, enqueue
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.errors import OutriderError
 
 from . import job_tokens

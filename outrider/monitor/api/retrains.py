@@ -9,11 +9,11 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement import gate, jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow, list_verdicts
 from outrider.dataops.models import lineage
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.dataops.triggers.firing import note_manual
 from outrider.monitor.http.common import RequestBody, known_model
 from outrider.monitor.http.declared import Declared, FieldsOf
@@ -21,7 +21,7 @@ from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.settings.config import Settings
 
-JOB = FieldsOf(JobRow, "Job", about="Job as stored.", times=True, more={"kind": jobs.Kind})
+JOB = FieldsOf(JobRow, "Job", times=True)
 JobFacts: TypeAlias = Annotated[dict[str, Any], JOB]
 
 

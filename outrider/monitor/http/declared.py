@@ -67,12 +67,12 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class FieldsOf:
-    """JSON object of a dataclass or a row of a table: its type, as metadata of ``Annotated``, and its values.
+    """JSON object of a dataclass: its type, as metadata of ``Annotated``, and its values.
 
     Parameters
     ----------
     row
-        The class; dataclasses in its fields are objects with the names of their classes.
+        The dataclass; dataclasses in its fields are objects with the names of their classes.
     name
         Name of the type in ``/openapi.json``; default that of the class.
     about
@@ -144,8 +144,7 @@ class FieldsOf:
     @cached_property
     def _attributes(self) -> dict[str, str]:
         """Attributes of the row, by the names of the object's fields."""
-        names = getattr(self.row, "model_fields", None) or getattr(self.row, "__dataclass_fields__", {})
-        kept = [name for name in names if name not in self.without]
+        kept = [each.name for each in dataclasses.fields(self.row) if each.name not in self.without]
         own = {name.removesuffix("_us") if self._is_time(name) else name: name for name in kept}
         return own | {name: name for name in (*self.also, *self.more) if name not in own}
 

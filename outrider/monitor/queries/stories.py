@@ -8,10 +8,10 @@ from sqlalchemy import Engine
 
 from outrider.dataops.improvement import jobs, verdicts
 from outrider.dataops.improvement.job_progress import progress_share, progress_text
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.verdicts import VerdictRow
 from outrider.dataops.models.champion_history import ChangeRow, list_changes
-from outrider.dataops.state.improvement_tables import JobRow
-from outrider.dataops.state.job_states import OPEN, ROLLING
+from outrider.dataops.state.job_states import OPEN
 
 _REFUSED_BEFORE = "failed: "
 _OPEN_BEFORE = "undecided: "
@@ -146,7 +146,7 @@ def _told_job(job: JobRow) -> str:
         return f"{what} is at stage {job.stage or 'start'}."
     if job.status == "refused":
         return f"{what} was refused: {_brief(_error(job.result))}."
-    if job.params.get("trigger") == ROLLING:
+    if job.params.get("trigger") == jobs.ROLLING:
         return f"All versions were compared: {_brief(_error(job.result))}."
     if job.kind == "dataset" and "number" in job.result:
         return f"{job.result['dataset']}@{job.result['number']} was made: {job.result['rows']:,} rows."
@@ -171,7 +171,7 @@ def _steps_of_job(job: JobRow) -> list[StoryStep]:
         rows = result.get("rows", (result.get("labels") or {}).get("rows"))
         text = "" if rows is None else f"{rows:,} {'rows' if job.kind == 'dataset' else 'rows added'}"
         found.append(StoryStep("Dataset", text, dataset, seconds.get("dataset")))
-    if job.kind == "retrain" and "candidate" in result and params.get("trigger") != ROLLING:
+    if job.kind == "retrain" and "candidate" in result and params.get("trigger") != jobs.ROLLING:
         found.append(StoryStep("Training", _training(params, result), None, seconds.get("train")))
     return found
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from outrider.dataops.state.improvement_tables import WatchRow
+from outrider.dataops.improvement.watches import WatchRow
 from outrider.monitor.http.common import iso
 from outrider.monitor.http.declared import Time
 
@@ -94,7 +94,7 @@ def watch_sentence(watch: WatchRow) -> str:
 
     Examples
     --------
-    >>> row = WatchRow.model_construct(version="2", former="1", records=1200, findings={"labelled": 80})
+    >>> row = WatchRow("m", "2", 1, "1", 0, None, 1200, None, None, "", {"labelled": 80})
     >>> watch_sentence(row)
     'Version 2 is watched beside version 1: nothing proves it worse so far (1,200 records, 80 labelled).'
     """

@@ -23,10 +23,10 @@ from outrider.assertions.comparison.differences import (
 from outrider.assertions.comparison.looks import Look, thin
 from outrider.assertions.comparison.text_properties import with_text_properties
 from outrider.assertions.comparison.verdict import MeasureVerdict
+from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import answered_blocks, read_answers
 from outrider.dataops.ledger.cursors import judged_by_both
 from outrider.dataops.ledger.records import weights_and_slices
-from outrider.dataops.state.improvement_tables import Trial
 from outrider.monitor.engine.asks import again_of
 from outrider.monitor.settings.model_sections import ModelSettings
 

@@ -24,8 +24,8 @@ from outrider.dataops.datasets.row_files import ASSERTION
 from outrider.dataops.datasets.suite_files import read_suite
 from outrider.dataops.datasets.validation import Earlier, Rules, Validated, refuse
 from outrider.dataops.datasets.versions import Provenance, Version
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.errors import OutriderError, SchemaMismatch, ValidationRefused
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings

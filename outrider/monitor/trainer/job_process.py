@@ -24,13 +24,11 @@ from outrider.dataops.datasets.changes import StaleParent
 from outrider.dataops.datasets.label_account import LabelAccount
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs
-from outrider.dataops.improvement.jobs import JobClosed
+from outrider.dataops.improvement.jobs import JobClosed, JobRow
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
-from outrider.dataops.state.job_states import ROLLING
 from outrider.errors import ConfigError, JournalUnreadable, OutriderError
 from outrider.monitor.http.common import targets_of
 from outrider.monitor.process.child import die_with_parent
@@ -81,7 +79,7 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
 def _on_newest(context: JobContext, job: JobRow) -> JobRow:
     """Wait, within ``LAG_S``, until the worker has judged what was sent before the job."""
     is_of_labels = not {"object", "candidate", "repeat"} & job.params.keys()
-    if not is_of_labels or job.params.get("trigger") == ROLLING or "dataset" in job.result:
+    if not is_of_labels or job.params.get("trigger") == jobs.ROLLING or "dataset" in job.result:
         return job
     until = time.monotonic() + LAG_S
     while True:
@@ -98,7 +96,7 @@ def _on_newest(context: JobContext, job: JobRow) -> JobRow:
 def _run(context: JobContext, job: JobRow) -> None:
     """Retrain, or only make a dataset version, also for a model trained elsewhere."""
     # What is there already is only put before the gate; what was trained here can be trained again.
-    is_known = bool({"candidate", "repeat"} & job.params.keys()) or job.params.get("trigger") == ROLLING
+    is_known = bool({"candidate", "repeat"} & job.params.keys()) or job.params.get("trigger") == jobs.ROLLING
     is_external = context.model(job.model).retrain.trainer == "external"
     if job.kind == "retrain" and (is_known or is_external or _is_trained_here(context, job.model)):
         from .retraining import Retraining, set_threads

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from outrider.dataops.confinement import without_secrets
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow, Lane
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
-from outrider.dataops.state.job_states import ENDED, Lane
+from outrider.dataops.state.job_states import ENDED
 from outrider.errors import NotFound
 from outrider.monitor.engine.trunk_groups import opening_uploads
 from outrider.monitor.process.child import CONTROL_FD

@@ -10,12 +10,11 @@ from sqlalchemy import Connection
 from outrider.behavioral_tests import Outcome
 from outrider.dataops import outbox
 from outrider.dataops.datasets.versions import Version
-from outrider.dataops.improvement import gate, suite_outcomes, watches
+from outrider.dataops.improvement import gate, jobs, suite_outcomes, watches
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.row_tries import count_try
 from outrider.dataops.improvement.verdicts import VerdictRow, keep_verdict, newest_verdict
 from outrider.dataops.models import registry as models
-from outrider.dataops.state.improvement_tables import JobRow
-from outrider.dataops.state.job_states import ROLLING
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 
 from .context import JobContext
@@ -125,7 +124,7 @@ def keep(
         )
         records = context.model(model).watch.records
         watches.follow_promotion(connection, replaced, promoted, records=records, now_us=now)
-    elif (is_own and job.params.get("trigger") != ROLLING) or not _is_told(before, champion, passed):
+    elif (is_own and job.params.get("trigger") != jobs.ROLLING) or not _is_told(before, champion, passed):
         _tell(connection, context, job, one, reasons, now)
     return {"candidate": one.version, "promoted": promotes, "reasons": reasons} | passed
 

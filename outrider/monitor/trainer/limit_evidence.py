@@ -26,11 +26,11 @@ from outrider.dataops.improvement.gate_limits import (
     WrongMore,
 )
 from outrider.dataops.improvement.live_evidence import share_flagged
+from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import first_answered
 from outrider.dataops.ledger.counters import read_counts
 from outrider.dataops.ledger.records import entities_of
 from outrider.dataops.state.database import now_us
-from outrider.dataops.state.improvement_tables import Trial
 from outrider.errors import nearest
 from outrider.monitor.engine.single_version import SingleVersion
 from outrider.monitor.settings.gate_sections import FrozenPolicy
@@ -150,9 +150,7 @@ def _agreement(
         first = first_answered(connection, model, candidate)
         if first is None:
             return None
-        trial = Trial(
-            model=model, version=candidate, began_us=now_us(), champion=champion, after_seq=first - 1
-        )
+        trial = Trial(model, candidate, now_us(), champion, first - 1, None, None, None, "", {})
     progress = ComparisonProgress.of(trial)
     follower = Follower(context.engine, settings)
     while follower.advance(trial, progress):

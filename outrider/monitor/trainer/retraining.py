@@ -28,6 +28,7 @@ from outrider.dataops.datasets.references import name_of, open_if_any
 from outrider.dataops.datasets.slices import rows_where
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import gate, jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.improvement.rolling import RollingEvidence
 from outrider.dataops.improvement.row_tries import row_keys, rows_to_judge_by, tries_of
 from outrider.dataops.labels.estimates import request_weights
@@ -35,8 +36,6 @@ from outrider.dataops.labels.queue import Choice, choose_labels, list_requests, 
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
-from outrider.dataops.state.job_states import ROLLING
 from outrider.dataops.training.trainer import Progress
 from outrider.dataops.uploads.asking import ask_for_version
 from outrider.errors import ConfigError, Erased, NotFound, ValidationRefused, nearest
@@ -88,7 +87,7 @@ class Retraining:
     @property
     def is_look(self) -> bool:
         """True where nothing is trained: all versions are compared."""
-        return self.job.params.get("trigger") == ROLLING
+        return self.job.params.get("trigger") == jobs.ROLLING
 
     @property
     def is_repetition(self) -> bool:

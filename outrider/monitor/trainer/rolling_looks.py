@@ -7,7 +7,6 @@ from outrider.dataops.improvement.rolling import least_rows
 from outrider.dataops.labels.estimates import count_labels
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.job_states import ROLLING
 
 from .context import JobContext
 
@@ -38,5 +37,5 @@ class RollingLooks:
                 return
         with write(self._context.engine) as connection:
             if not jobs.is_busy(connection, model) and jobs.last_look(connection, model) == after:
-                params: dict[str, object] = {"trigger": ROLLING, "label_seq": newest}
+                params: dict[str, object] = {"trigger": jobs.ROLLING, "label_seq": newest}
                 jobs.add(connection, model=model, kind="retrain", params=params, now_us=now_us())

@@ -14,12 +14,12 @@ from outrider.assertions.comparison.verdict import CandidateVerdict, stream_verd
 from outrider.assertions.comparison.verdict_sentence import details_sentence, verdict_sentence
 from outrider.dataops.flags.shadow_flags import ShadowStretch, count_by_assertion, flagged_by_slot
 from outrider.dataops.improvement.recommendation import DiscordantPairs, ShadowTestFindings, recommend
+from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.improvement.suite_outcomes import list_outcomes
 from outrider.dataops.labels.estimates import evenly_drawn, newest_labels
 from outrider.dataops.ledger.answers import read_values
 from outrider.dataops.ledger.targets import is_number
 from outrider.dataops.state.disabled_versions import left_out
-from outrider.dataops.state.improvement_tables import Trial
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.stream.answer_costs import read_costs
 

@@ -11,13 +11,13 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.answers import first_answered
 from outrider.dataops.ledger.cursors import cursors_of
 from outrider.dataops.models.registry import versions_in_service
 from outrider.dataops.outbox import enqueue
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import left_out
-from outrider.dataops.state.improvement_tables import Trial
 
 from .agreement import ComparisonProgress, Follower
 from .context import JobContext

@@ -3,9 +3,9 @@
 import time
 
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.errors import OutriderError
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 

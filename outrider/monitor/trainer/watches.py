@@ -24,14 +24,13 @@ from outrider.dataops.improvement.watch_evidence import (
     look_at_flags,
     look_at_labels,
 )
-from outrider.dataops.improvement.watches import BY_WATCH
+from outrider.dataops.improvement.watches import BY_WATCH, WatchRow
 from outrider.dataops.labels.estimates import newest_label
 from outrider.dataops.ledger.cursors import judged_by_both
 from outrider.dataops.models import registry as models
 from outrider.dataops.outbox import enqueue
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.disabled_versions import left_out
-from outrider.dataops.state.improvement_tables import WatchRow
 from outrider.monitor.settings.model_sections import ModelSettings
 
 from .context import JobContext

@@ -9,11 +9,10 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from outrider.dataops.ledger import backfill
-from outrider.dataops.ledger.backfill import OWED, SLOT
+from outrider.dataops.ledger.backfill import OWED, SLOT, SkippedBlocks
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.state.clock import newest_before, present_us
 from outrider.dataops.state.database import write
-from outrider.dataops.state.tables import SkippedBlocks
 from outrider.monitor.engine.asks import LATE, AskAnswer, Priority
 from outrider.monitor.stream.units import Unit, read_unit, seq_before
 

@@ -19,6 +19,7 @@ from outrider.dataops.journal.journal import Journal
 from outrider.dataops.judges import PREFIX
 from outrider.dataops.ledger import backfill
 from outrider.dataops.ledger import commit as ledger
+from outrider.dataops.ledger.backfill import SkippedBlocks
 from outrider.dataops.ledger.champions import champion_borders, version_at
 from outrider.dataops.ledger.commit import Effects
 from outrider.dataops.ledger.cursors import cursor
@@ -27,7 +28,6 @@ from outrider.dataops.ledger.rotations import rotations
 from outrider.dataops.payloads.payloads import Payloads
 from outrider.dataops.state.clock import present_us
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.tables import SkippedBlocks
 from outrider.monitor.engine.asks import Outputs
 from outrider.monitor.host.client import NOTHING, Failure, HostVerdicts, Offered
 from outrider.monitor.host.findings_frame import joined

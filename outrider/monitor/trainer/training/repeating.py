@@ -10,10 +10,10 @@ from sqlalchemy import Connection
 from outrider.dataops.datasets.references import open_version
 from outrider.dataops.datasets.versions import Version
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.model_kinds.source import Source
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.dataops.training.run_record import changes, run_record
 from outrider.dataops.training.trainer import Report, TrainingTask
 from outrider.errors import NotFound

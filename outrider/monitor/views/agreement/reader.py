@@ -9,9 +9,9 @@ from typing_extensions import TypedDict
 from outrider.assertions.comparison import DELTA_EDGES
 from outrider.dataops.comparisons import DifferenceLook, Word
 from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.counters import counts_by_slot, figures_of
 from outrider.dataops.models import registry as models
-from outrider.dataops.state.improvement_tables import Trial
 from outrider.dataops.state.tables import SuiteOutcome, table_of
 from outrider.monitor.http.common import RateFigures, iso, rate_json
 from outrider.monitor.http.declared import Time

@@ -26,11 +26,18 @@ from outrider.dataops.datasets.collect import dataset_of
 from outrider.dataops.datasets.diff_reasons import reasons
 from outrider.dataops.datasets.label_account import LabelAccount, account_words
 from outrider.dataops.datasets.leak_moves import LeakReport
-from outrider.dataops.datasets.references import TagTaken, check_dataset_name, find_version, name_of, tags_of
+from outrider.dataops.datasets.references import (
+    Tag,
+    TagTaken,
+    check_dataset_name,
+    find_version,
+    name_of,
+    tags_of,
+)
 from outrider.dataops.datasets.scan import ipc_stream, scan
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow, Tag
 from outrider.dataops.state.job_states import OPEN
 from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.declared import FieldsOf, declared
@@ -394,7 +401,7 @@ def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
         raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
 
 
-TAG = FieldsOf(Tag, "DatasetTag", about="Name of a dataset version.", times=True)
+TAG = FieldsOf(Tag, "DatasetTag", times=True)
 TagFacts: TypeAlias = Annotated[dict[str, Any], TAG]
 
 

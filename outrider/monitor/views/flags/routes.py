@@ -10,7 +10,6 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.flags import reviews
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.tables import ReviewRow
 from outrider.monitor.http.common import Limit, RequestBody
 from outrider.monitor.http.declared import FieldsOf, declared
 from outrider.monitor.http.problem import ProblemError, problem
@@ -26,7 +25,7 @@ from outrider.monitor.web.pictures import draw_evidence, make_cards, png
 PAGE_FLAGS = 60
 
 
-REVIEW = FieldsOf(ReviewRow, "FlagReview", about="Review; a flag has at most one.", times=True)
+REVIEW = FieldsOf(reviews.ReviewRow, "FlagReview", times=True)
 ReviewFacts: TypeAlias = Annotated[dict[str, Any], REVIEW]
 
 

@@ -9,9 +9,8 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from outrider.dataops.improvement import jobs
-from outrider.dataops.improvement.jobs import JobClosed, Kind
+from outrider.dataops.improvement.jobs import JobClosed, JobRow, Kind
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.dataops.state.job_states import ENDED, OPEN
 from outrider.errors import NotFound
 from outrider.monitor.api.retrains import JOB, JobFacts

@@ -17,13 +17,13 @@ from outrider.dataops.datasets import versions as datasets
 from outrider.dataops.datasets.references import open_version
 from outrider.dataops.datasets.scan import scan
 from outrider.dataops.improvement import jobs
+from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.loaders.arrow_cache import FOLDER as CACHE
 from outrider.dataops.model_kinds.content import COUNTED
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.registry import Model
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.improvement_tables import JobRow
 from outrider.dataops.uploads.checks import sha256_of
 from outrider.errors import NotFound
 from outrider.monitor.http.common import RequestBody, iso, known_model, targets_of

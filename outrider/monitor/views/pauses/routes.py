@@ -7,13 +7,12 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.state import pauses
 from outrider.dataops.state.database import now_us, write
-from outrider.dataops.state.tables import PauseRow
 from outrider.monitor.http.common import RequestBody
 from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.views.service import Service
 
-PAUSE = FieldsOf(PauseRow, "Pause", about='Pause; ``model`` is ``""`` for every model.', times=True)
+PAUSE = FieldsOf(pauses.PauseRow, "Pause", times=True)
 PauseFacts: TypeAlias = Annotated[dict[str, Any], PAUSE]
 
 
@@ -74,5 +73,5 @@ def resume(service: Service, body: ResumeWanted) -> Resumed:
     return {**_json(ended), "still": _json(still)["pauses"]}
 
 
-def _json(rows: list[PauseRow]) -> Pauses:
+def _json(rows: list[pauses.PauseRow]) -> Pauses:
     return {"pauses": [PAUSE.body(row) for row in rows]}

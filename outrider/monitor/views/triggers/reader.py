@@ -6,10 +6,9 @@ from sqlalchemy import Engine
 from typing_extensions import TypedDict
 
 from outrider.dataops.state.database import now_us
-from outrider.dataops.state.improvement_tables import EvaluationRow
 from outrider.dataops.triggers import evaluation_log
 from outrider.dataops.triggers.decision import held
-from outrider.dataops.triggers.evaluation_log import SuggestionRow
+from outrider.dataops.triggers.evaluation_log import EvaluationRow, SuggestionRow
 from outrider.dataops.triggers.inputs import read_history
 from outrider.monitor.http.common import iso
 from outrider.monitor.http.declared import Time

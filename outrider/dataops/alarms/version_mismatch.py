@@ -127,7 +127,7 @@ def stated_versions(connection: Connection, model: str, *, now_us: int) -> State
     begin = max(now_us - KEPT_US, minute_of(changed_us) + MINUTE_US if changed_us else 0)
     rows = connection.execute(
         STATED.query(model, "minute_us", "version", sums=("records",), since_us=begin, until_us=now_us + 1)
-    )
+    ).all()
     recent: Tally[str] = Tally()
     for row in rows:
         if row.minute_us > now_us - WINDOW_US:

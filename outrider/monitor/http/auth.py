@@ -88,7 +88,7 @@ class KeyGate:
                 await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        route = await self._routes.when_there(scope["method"], scope["path"], headers)
+        route = self._routes.find(scope["method"], scope["path"], headers)
         holder = self._keyring.by_header(headers.get(b"authorization", b""))
         if not has_body(headers):
             await self._admit(scope, receive, send, headers, route, holder)
@@ -176,6 +176,8 @@ class KeyGate:
     ) -> None:
         """Let the token of a job through to the routes of its job, which look at the names themselves."""
         token = await asyncio.to_thread(self._keyring.job_token, headers[b"authorization"])
+        if token is not None:
+            route = route or await self._routes.when_there(scope["method"], scope["path"], headers)
         if route is None:
             await send_problem(send, self._nowhere(scope) if token else wrong_token("there is no such token"))
         elif (fault := _token_fault(token, route, self._keyring.now_us())) or token is None:
@@ -195,6 +197,8 @@ class KeyGate:
         """Hold a visitor to the scopes of its key, and note what it changes."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         holder = visitor.holder
+        if holder is not None:  # a stranger waits for no route
+            route = route or await self._routes.when_there(scope["method"], scope["path"], headers)
         if holder is None:
             await self._refuse(scope, receive, send, headers, unauthorized())
         elif route is None:
@@ -244,7 +248,9 @@ class KeyGate:
         if not is_browser(headers):
             await send_problem(send, why)
             return
-        if await self._routes.when_there("GET", LOGIN, {}) is None:
+        if not has_body(headers):  # a body that comes slowly would wait, too, and hold its connection
+            await self._routes.when_there("GET", LOGIN, {})
+        if self._routes.find("GET", LOGIN, {}) is None:
             await send_error(scope, send, why)
             return
         query = scope.get("query_string", b"").decode("latin-1")

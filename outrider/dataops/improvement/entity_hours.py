@@ -1,9 +1,6 @@
-"""Paired differences by entity and hour.
-
-What one entity does within an hour is one observation: the mean over its records. The more an hour of an
-entity differs, the less is set on its next one: what lasts for hours counts little more than once. Records
-without an entity may all be of one source, and are taken as one.
-"""
+"""Paired differences by entity and hour: what one entity does within an hour is one observation, the mean
+over its records. The more one hour differed, the less is staked on the entity's next one, so what lasts
+for hours counts little more than once."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -21,14 +18,12 @@ LEAST_STAKE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class EntityHours:
-    """Mean difference of each entity's hours, in order of both, shape (n,)."""
-
     entity: NDArray[np.int64]
     """0 where records name none."""
     value: NDArray[np.float64]
     """In [-1, 1]."""
     stake: NDArray[np.float64]
-    """Share of each bet that is set on the hour, by the one before it of the same entity."""
+    """Share of each bet that is staked on this hour, given the one before it of the same entity."""
 
     @classmethod
     def of(cls, entity: NDArray[np.int64], hour: NDArray[np.int64], more: NDArray[np.float64]) -> Self:
@@ -48,12 +43,10 @@ class EntityHours:
 
     @property
     def entities(self) -> int:
-        """Number of named entities."""
         return len(set(self.entity.tolist()) - {0})
 
     @property
     def difference(self) -> float:
-        """Mean by stakes; 0.0 without hours."""
         return float(np.average(self.value, weights=self.stake)) if len(self.value) else 0.0
 
     def bounds(self, error: float, bets: NDArray[np.float64] = UNIT_BETS) -> tuple[float, float]:
@@ -61,10 +54,9 @@ class EntityHours:
         return mean_bounds(self.value, self.stake, 1 - 2 * error, bets=bets)
 
     def low_across(self, error: float) -> float:
-        """One-sided lower bound of the mean by the scatter of the entities.
+        """One-sided lower bound from the scatter between entities.
 
-        Each may have a preference of its own that lasts, of which :meth:`bounds` knows nothing: it speaks of
-        the entities that were seen. Records without one are one; where no record has one, hours scatter.
+        :meth:`bounds` speaks of the entities that were seen; an entity may have a lasting preference.
         -1.0 of fewer than two.
         """
         of = self.entity if self.entity.any() else np.arange(len(self.entity))
@@ -76,7 +68,6 @@ class EntityHours:
         return mean - bound_of_mean((sums - weight * mean) * (len(sums) / float(weight.sum())), error)
 
     def without_loudest(self) -> "EntityHours":
-        """Hours without the named entity that raises the mean most."""
         names, at = np.unique(self.entity, return_inverse=True)
         loudness = np.bincount(at, self.stake * self.value, minlength=len(names)) * (names != 0)
         if not (loudness > 0).any():
@@ -86,7 +77,6 @@ class EntityHours:
 
 
 def _stakes(values: NDArray[np.float64], entity: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Stake on each observation by the one before it of the same entity. In the order of both."""
     stake = np.ones(len(values))
     is_next = entity[1:] == entity[:-1]
     stake[1:][is_next] = np.maximum(1 - np.abs(values[:-1][is_next]), LEAST_STAKE)

@@ -1,8 +1,7 @@
-"""Promotion gate: pure function of a policy and evidence.
+"""Promotion gate: a pure function of a policy and evidence.
 
-A candidate passes only what could have failed it: one-sided bounds of its loss beyond the champion's decide,
-and what they leave open is undecided. In a verdict of all checks it passes wrongly only if the check that it
-should fail does so: each has the whole error.
+Each check has the whole error, since a candidate passes wrongly only if the very check that it should fail
+lets it through; what the bounds leave open is undecided.
 """
 
 import math
@@ -21,57 +20,50 @@ from .rolling import RollingEvidence
 
 SIGNIFICANCE = 0.05
 SPENT = 0.04
-"""Of ``SIGNIFICANCE``, what bounds of all tries are given; they hold nearly, not exactly."""
+"""Share of ``SIGNIFICANCE`` that all tries on the same rows may use up; the rest allows for bounds that
+hold only nearly."""
 STEP = 0.001
-"""In which bounds are told."""
+"""Figures of rows that others may try again are rounded to this."""
 FRANK = 10
-"""Verdicts on the same rows after which those that do not pass are told in steps as wide as their bounds."""
+"""After so many verdicts on the same rows, a refused candidate's figures are rounded to the width of its
+bounds."""
 _MOST_NAMED = 3
 LEAST_EFFECT = 0.02
-"""Gain that rows are asked for to show, where the policy asks for none."""
+"""Gain to plan rows for, where the policy asks for none."""
 Part = Literal["labels", "suites", "shadow"]
 
 
 def error_of(tries: int) -> float:
-    """Error allowed to a verdict on rows already tried.
-
-    All verdicts on the same rows, however many, are wrong with a probability of ``SIGNIFICANCE`` at most.
-    """
+    """Error allowed to a verdict on rows already tried, so that all verdicts on them together err with
+    ``SIGNIFICANCE`` at most."""
     return SPENT * 6.0 / (math.pi * tries) ** 2
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Policy that a verdict followed.
-
-    See ``[models.*.gate]`` in the configuration.
-    """
+    """Policy that a verdict followed: ``[models.*.gate]`` in the configuration."""
 
     max_drop: float = 0.02
     min_gain: float = 0.0
     shadow_rows: int = 0
     requires: Sequence[Part] = ("labels",)
-    """Evidence without which nothing is promoted."""
     suites: Sequence[str] = ()
     tests: Sequence[str] = ()
-    """``suites`` and ``tests``: behavioral ones that must have been judged."""
+    """Behavioral ``suites`` and ``tests`` that must have been judged."""
     limits: PolicyLimits = field(default_factory=PolicyLimits)
     rolling_rows: int = 0
-    """Latest labelled rows that all versions are compared on; 0 for no such comparison."""
+    """Latest labelled rows on which all versions are compared; 0 for none."""
     rolling_p: float = 0.0
     fault: str = ""
-    """Why there is no policy, where its file is none."""
+    """Why the policy's file cannot be read."""
     file: str = ""
     digest: str = ""
-    """Of ``text``, SHA-256 in hex."""
+    """SHA-256 of ``text``, in hex."""
     text: str = ""
-    """As it was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
-    """Figures of one model on a behavioral test."""
-
     cases: int
     failures: int
     low: float = 0.0
@@ -79,16 +71,14 @@ class FailureRate:
     error: str = ""
     """Why the test could not be run; empty when it could."""
     confidence: float = 0.95
-    """Of the interval."""
 
     @property
     def is_unanswered(self) -> bool:
-        """True for a test not run, because the model gave no answer."""
+        """True where the model gave no answer."""
         return self.error.startswith(UNANSWERED)
 
     @property
     def rate(self) -> float:
-        """Share of the cases that failed; 0.0 without cases."""
         return self.failures / self.cases if self.cases else 0.0
 
     def __str__(self) -> str:
@@ -100,12 +90,11 @@ class FailureRate:
 
 @dataclass(frozen=True, slots=True)
 class SuiteEvidence:
-    """One behavioral test, asked of both about the same cases.
+    """One behavioral test of both models on the same cases.
 
-    ``only_champion_fails`` and ``only_candidate_fails`` count cases that one of them alone fails; ``p`` is
-    that of McNemar's exact test on them (of a rule of the whole test: that of its figures), adjusted over all
-    tests by Holm's method. ``compared`` is what follows at ``SIGNIFICANCE``; ``note`` says why not, or which
-    figure.
+    ``only_champion_fails`` and ``only_candidate_fails`` count cases that one of them alone fails; ``p``
+    is that of McNemar's exact test (of a rule of the whole test: that of its figures), adjusted over all
+    tests by Holm's method; ``note`` says why nothing follows, or which figure.
     """
 
     suite: str
@@ -126,51 +115,44 @@ class SuiteEvidence:
 
 @dataclass(frozen=True, slots=True)
 class SliceEvidence:
-    """Excess on the rows of one slice.
-
-    All slices share the error of one bound.
-    """
+    """Excess loss on the rows of one slice; all slices share the error of one bound."""
 
     name: str
     excess: Excess
     most: float = 1.0
-    """Lower bound, had the candidate lost all of its rows: what can be shown at most."""
+    """Highest lower bound that these rows could give, had the candidate lost all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairedEvidence:
-    """Losses of both models on the same labelled rows."""
-
     dataset: str
     loss: str
     champion_loss: FloatOrNull
-    """Mean over the rows."""
     excess: Excess
     is_relative: bool = False
     """The excess is a share of the champion's loss."""
     tries: int = 1
-    """Verdicts that any of the rows has decided, this one included."""
+    """Verdicts that any of the rows has decided, with this one."""
     worn: int = 0
-    """Rows left aside because they have decided oftener."""
+    """Rows left aside because they have decided more often."""
     left_out: int = 0
-    """Rows whose label, or champion's answer, the loss cannot be taken of."""
+    """Rows whose label, or whose answer of the champion, has no loss."""
     slices: Sequence[SliceEvidence] = ()
-    """By the model's ``slice_by``."""
     classes: Sequence[SliceEvidence] = ()
     """Classes so rare that losing all their rows would be allowed."""
     fault: str = ""
-    """Why the candidate's losses are not known; empty where they are."""
+    """Why the candidate's losses are unknown."""
     champion_share: Estimate | None = None
     candidate_share: Estimate | None = None
-    """Accuracy over the records that the rows were chosen from, by the probabilities of their requests; None
-    when no row has one."""
+    """Accuracy over the records that the rows were sampled from, weighted by their probabilities; None
+    where no row has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedSlice:
-    """Losses of both models on a slice that the policy names.
+    """Losses on a slice that the policy names.
 
-    Upper bounds have the whole error each; the lower ones of all such slices share it.
+    Upper bounds have the whole error each; the lower ones share it.
     """
 
     name: str
@@ -180,8 +162,6 @@ class NamedSlice:
 
 @dataclass(frozen=True, slots=True)
 class LevelFlags:
-    """Live records that one of the two alone flags at a level."""
-
     level: str
     only_champion: int
     only_candidate: int
@@ -189,10 +169,8 @@ class LevelFlags:
 
 @dataclass(frozen=True, slots=True)
 class ShadowEvidence:
-    """Flags on the answers of both to the same live records.
-
-    ``only_champion`` and ``only_candidate`` count records that are flagged with one of them alone.
-    """
+    """Flags on the answers of both to the same live records; ``only_champion`` and ``only_candidate``
+    count records flagged with one alone."""
 
     rows: int = 0
     champion_flagged: int = 0
@@ -201,52 +179,41 @@ class ShadowEvidence:
     only_candidate: int = 0
     entities: int = 0
     entity_hours: int = 0
-    """Hours of entities with such records: what counts as one observation."""
+    """Hours of entities with such records: the observations."""
     difference: float = 0.0
     low: float = -1.0
     high: float = 1.0
-    """``difference``, ``low`` and ``high``: share flagged more with the candidate, on average over these, and
-    its one-sided bounds."""
+    """``difference``, ``low``, ``high``: share flagged more with the candidate, and its one-sided bounds."""
     levels: Sequence[LevelFlags] = ()
     others: int = 0
-    """Further records, judged as answers of other versions than the champion."""
+    """Records left out, as another version than the champion answered them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Evidence of a verdict.
-
-    Parts not gathered are empty or None.
-    """
-
     suites: Sequence[SuiteEvidence] = ()
     held_out: PairedEvidence | None = None
     fresh: PairedEvidence | None = None
     shadow: ShadowEvidence | None = None
     missing: Sequence[str] = ()
-    """Evidence that the policy asks for and that could not be gathered, as sentences."""
+    """Sentences on evidence that the policy asks for and that could not be gathered."""
     named: Sequence[NamedSlice] = ()
-    """By the slices of the policy."""
     limits: LimitEvidence = field(default_factory=LimitEvidence)
     rolling: RollingEvidence | None = None
     """All versions on the latest labelled rows, in place of ``fresh``."""
 
     @property
     def is_labelled(self) -> bool:
-        """True where rows judge whose labels are known."""
         pairs = self.held_out, self.fresh, self.rolling
         return any(pair is not None for pair in pairs) or bool(self.named)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict of the gate, with all its checks."""
-
     checks: list[Check] = field(default_factory=list)
 
     @property
     def outcome(self) -> Outcome:
-        """``failed`` if any check failed, ``undecided`` if any is open."""
         found = {check.outcome for check in self.checks}
         if "failed" in found:
             return "failed"
@@ -254,14 +221,12 @@ class Verdict:
 
     @property
     def reasons(self) -> list[str]:
-        """Sentences of all checks, failed ones first, then open ones."""
         order = ("failed", "undecided", "not judged", "passed")
         ordered = sorted(self.checks, key=lambda check: order.index(check.outcome))
         return [f"{check.outcome}: {check.reason}" for check in ordered]
 
 
 def decide(policy: Policy, evidence: Evidence) -> Verdict:
-    """Judge a candidate by all evidence, present and lacking."""
     if policy.fault:
         return Verdict([Check("policy", False, policy.fault)])
     checks = [Check("evidence", False, sentence) for sentence in evidence.missing]
@@ -289,10 +254,10 @@ def decide(policy: Policy, evidence: Evidence) -> Verdict:
 
 
 def told(pair: PairedEvidence, *, passed: bool) -> PairedEvidence:
-    """Evidence in the form for readers.
+    """Evidence as readers may see it.
 
-    Who puts hundreds of candidates before the same rows can learn the rows from exact figures, by a vote of
-    candidates that did well (Hardt, "Climbing a shaky ladder", 2017): then they are told too coarsely for it.
+    Who puts hundreds of candidates before the same rows can learn the rows from exact figures (Hardt,
+    "Climbing a shaky ladder", 2017), so those figures are coarse.
     """
     step = _step(pair, pair.excess, passed=passed)
     if not passed and pair.tries > FRANK:
@@ -321,17 +286,13 @@ def _rounded(share: Estimate) -> Estimate:
 
 
 def _step(pair: PairedEvidence, found: Excess, *, passed: bool) -> float:
-    """Step in which figures of an excess are told."""
     is_worn = not passed and pair.tries > FRANK and math.isfinite(found.width)
     return max(STEP, found.width) if is_worn else STEP
 
 
 def could_refuse(policy: Policy, evidence: Evidence) -> bool:
-    """True where labelled rows could have spoken against the candidate.
-
-    No loss between 0 and 1 rises by more than 1; a version that is not shown to be better than the champion
-    on the latest rows never passes.
-    """
+    """True where labelled rows could have refused the candidate: no loss between 0 and 1 rises by more
+    than 1."""
     if evidence.rolling is not None:
         return True
     margins = [(evidence.held_out, policy.max_drop), (evidence.fresh, -policy.min_gain)]
@@ -340,7 +301,6 @@ def could_refuse(policy: Policy, evidence: Evidence) -> bool:
 
 
 def told_evidence(evidence: Evidence, verdict: Verdict) -> Evidence:
-    """Evidence in the form that a verdict keeps."""
     passed = {check.name: check.passed for check in verdict.checks}
     held_out, fresh = (
         pair and told(pair, passed=passed[name])
@@ -351,7 +311,6 @@ def told_evidence(evidence: Evidence, verdict: Verdict) -> Evidence:
 
 
 def _lacking(policy: Policy, evidence: Evidence) -> list[Check]:
-    """Failed checks for what the policy requires and nobody gathered."""
     there: dict[Part, bool] = {
         "labels": evidence.is_labelled,
         "suites": bool(evidence.suites),
@@ -370,7 +329,6 @@ def _lacking(policy: Policy, evidence: Evidence) -> list[Check]:
 
 
 def _unjudged(policy: Policy, evidence: Evidence) -> list[Check]:
-    """Failed checks for suites and tests that the policy names and nobody judged."""
     there = {"suites": [one.suite for one in evidence.suites], "tests": [one.test for one in evidence.suites]}
     return [
         Check(
@@ -383,13 +341,9 @@ def _unjudged(policy: Policy, evidence: Evidence) -> list[Check]:
 
 
 def judge_suite(suite: SuiteEvidence) -> Check:
-    """Check one behavioral test against the champion.
-
-    A test that the champion passes must be passed; one that both fail may not be failed more often. "More
-    often" is a question of the cases that one of them alone fails (McNemar), over all tests together (Holm).
-    What raises fails, and so does a candidate that leaves nothing to be judged. Where either gave no answer,
-    the test was not run, and is open.
-    """
+    """Check one behavioral test against the champion: what the champion passes must be passed; what
+    both fail may not be failed more often. "More often" is McNemar's test of the cases that one alone
+    fails, Holm-adjusted over all tests. A test that raises fails; one without an answer is open."""
     where = f"{suite.capability}: {suite.test} ({suite.kind}, suite {suite.suite})"
     champion, candidate = suite.champion, suite.candidate
     for who, asked in (("candidate", candidate), ("champion", champion)):
@@ -424,18 +378,15 @@ def judge_suite(suite: SuiteEvidence) -> Check:
 
 
 def _shown(examples: Sequence[str]) -> str:
-    """Failing examples, each on a line of its own."""
     return "\n  ".join((". Failing:", *examples)) if examples else ""
 
 
 def judge_held_out(pair: PairedEvidence, max_drop: float) -> Check:
-    """Check that the candidate loses no more than the champion and ``max_drop``."""
     allowed = f"up to {_change(pair, max_drop)} is allowed"
     return _judge(pair, "held_out", most=max_drop, step=max_drop or LEAST_EFFECT, allowed=allowed)
 
 
 def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
-    """Check that the candidate gains ``min_gain`` on newly flagged rows."""
     gain = -told(pair, passed=False).excess.value
     distance = max(gain - min_gain, min_gain, LEAST_EFFECT)
     allowed = f"{_change(pair, -min_gain)} or less is needed"
@@ -447,7 +398,6 @@ def judge_fresh(pair: PairedEvidence, min_gain: float) -> Check:
 
 
 def judge_named(part: NamedSlice) -> Check:
-    """Check that a named slice loses no more than its margin."""
     allowed = f"up to {_change(part.pair, part.max_drop)} is allowed in slice {part.name}"
     step = part.max_drop or LEAST_EFFECT
     return _judge(part.pair, f"slice {part.name}", most=part.max_drop, step=step, allowed=allowed)
@@ -456,7 +406,7 @@ def judge_named(part: NamedSlice) -> Check:
 def judge_rolling(found: RollingEvidence) -> Check:
     """Check that the judged version is shown to beat the champion.
 
-    One with all rows that is not shown to is refused, and compared again with the next ones.
+    One with all its rows that is not shown to is refused, and compared again with the next rows.
     """
     own = found.of(found.judged)
     reason = "; ".join((found.sentence(found.judged), *found.left_out))
@@ -471,12 +421,10 @@ def judge_rolling(found: RollingEvidence) -> Check:
 
 
 def judge_slices(pair: PairedEvidence, max_drop: float) -> Check:
-    """Check that no slice is shown to lose more than ``max_drop`` allows."""
     return _judge_parts(pair, "slices", pair.slices, max_drop)
 
 
 def judge_classes(pair: PairedEvidence, max_drop: float) -> Check:
-    """Check that no rare class is shown to lose more than allowed."""
     check = _judge_parts(pair, "classes", pair.classes, max_drop)
     if check.outcome != "passed":
         return check
@@ -487,7 +435,6 @@ def judge_classes(pair: PairedEvidence, max_drop: float) -> Check:
 
 
 def _judge_parts(pair: PairedEvidence, name: str, parts: Sequence[SliceEvidence], max_drop: float) -> Check:
-    """Check that none of some parts of the rows is shown to lose too much."""
     lost = [one for one in parts if one.excess.low > max_drop]
     allowed = f"up to {_change(pair, max_drop)} is allowed in each"
     one, many = {"slices": ("slice", "slices"), "classes": ("rare class", "rare classes")}[name]
@@ -506,7 +453,6 @@ def _judge_parts(pair: PairedEvidence, name: str, parts: Sequence[SliceEvidence]
 
 
 def _unseen(slices: Sequence[SliceEvidence]) -> str:
-    """End of a sentence on slices in which nothing could be shown."""
     if not slices:
         return ""
     named = [f"{one.name} ({one.excess.rows} rows{_of_entities(one.excess)})" for one in slices[:_MOST_NAMED]]
@@ -551,7 +497,6 @@ def _of_entities(found: Excess) -> str:
 
 
 def _told(pair: PairedEvidence) -> str:
-    """Excess with its bounds, in words."""
     found = pair.excess
     beside = f", of {pair.champion_loss:.3g} with the champion" if pair.is_relative else ""
     tries = f", {_ordinal(pair.tries)} verdict on these rows" if pair.tries > 1 else ""
@@ -575,7 +520,6 @@ def _ordinal(number: int) -> str:
 
 
 def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
-    """Check for a proven surplus of flagged records, on live traffic."""
     if shadow.rows < rows_needed:
         others = f"; {shadow.others} more answers were of other versions than the champion" * (
             shadow.others > 0
@@ -599,7 +543,7 @@ def judge_shadow(shadow: ShadowEvidence, rows_needed: int) -> Check:
 
 
 def _weighted(pair: PairedEvidence) -> str:
-    """Accuracies over what the rows were chosen from: a choice of hard cases flatters and slanders."""
+    """Accuracies over the records that the rows were sampled from: a sample of hard cases misleads."""
     if pair.champion_share is None or pair.candidate_share is None:
         return ""
     shown = [

@@ -1,6 +1,6 @@
 """Limits of a policy beside the champion: flags, agreement, latency, memory.
 
-Each must be shown to be kept: what the evidence leaves open is undecided, what is not there refuses.
+Each must be shown to be kept: what evidence leaves open is undecided, what is missing refuses.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,16 +10,16 @@ from typing import Literal
 from .gate_check import Check
 
 LEAST_TIMED = 1000
-"""Records whose 99th percentile is looked at."""
+"""Records needed for a 99th percentile."""
 ENOUGH_TIMED = 10_000
-"""Records from which on a slow first pass no longer makes the 99th percentile."""
+"""Records from which a slow first pass no longer moves the 99th percentile."""
 MB = 1_000_000
 Alike = Literal["same", "close", "not worse"]
 
 
 @dataclass(frozen=True, slots=True)
 class FlagLimit:
-    """Most live records that an assertion may flag."""
+    """Largest share of live records that an assertion may flag."""
 
     assertion: str
     max_share: float
@@ -27,8 +27,6 @@ class FlagLimit:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLimits:
-    """Limits that a policy sets."""
-
     flags: Sequence[FlagLimit] = ()
     agreement: Alike | None = None
     p99_ms: float | None = None
@@ -39,33 +37,29 @@ class PolicyLimits:
 
 @dataclass(frozen=True, slots=True)
 class FlagShare:
-    """Share of common live records that an assertion flags.
+    """Share of common live records that an assertion flags with the candidate's answers.
 
-    With the candidate's answers.
-
-    ``value``, ``low`` and ``high`` speak of the mean over ``stretches`` of six hours of an entity. Each bound
-    is one-sided; all lower ones hold together.
+    ``value``, ``low`` and ``high`` speak of the mean over ``stretches`` of six hours of an entity; bounds
+    are one-sided, and all lower ones hold together.
     """
 
     assertion: str
     rows: int
     judged: int
-    """Of them, those that it was asked about."""
+    """Records that the assertion was asked about."""
     flagged: int
     stretches: int
     value: float
     low: float
     high: float
     thinned: int = 0
-    """Further flags of storms, whose records are not known."""
+    """Further flags of a storm, whose records are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrongMore:
-    """Labelled live records that the candidate gets wrong beyond the champion.
-
-    One of each entity. Each bound is one-sided.
-    """
+    """Labelled live records that the candidate gets wrong and the champion right, one per entity, with
+    one-sided bounds."""
 
     records: int
     value: float
@@ -75,8 +69,6 @@ class WrongMore:
 
 @dataclass(frozen=True, slots=True)
 class AgreementFound:
-    """Verdict on the answers of both to the same live records."""
-
     word: str
     value: float
     low: float
@@ -84,21 +76,19 @@ class AgreementFound:
     rows: int
     margin: float
     more: int | None = None
-    """About so many more records decide; None where nobody knows."""
+    """About so many more records decide; None where unknown."""
     wrong: WrongMore | None = None
     """Where answers that differ may be right."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimesFound:
-    """Candidate's time to answer, live and in turn with the champion."""
-
     answered: int = 0
     p99_ms: float | None = None
-    """Per record, over ``answered`` live ones; None without."""
+    """Per record, over ``answered`` live ones."""
     rounds: int = 0
     ratio: float | None = None
-    """Candidate's time by the champion's, median of ``rounds`` on the same rows; None where not measured."""
+    """Candidate's time over the champion's, median of ``rounds`` on the same rows."""
     low: float = 0.0
     high: float | None = None
     """One-sided bounds of the median; None where nothing bounds it."""
@@ -106,16 +96,12 @@ class TimesFound:
 
 @dataclass(frozen=True, slots=True)
 class BytesFound:
-    """Bytes of both models' weights; None where unknown."""
-
     champion: int | None
     candidate: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class LimitEvidence:
-    """Evidence on the limits of a policy."""
-
     flags: Sequence[FlagShare] = ()
     agreement: AgreementFound | None = None
     times: TimesFound | None = None
@@ -123,13 +109,6 @@ class LimitEvidence:
 
 
 def judge_limits(limits: PolicyLimits, found: LimitEvidence, *, max_drop: float) -> Iterator[Check]:
-    """Checks of all limits that a policy sets.
-
-    Parameters
-    ----------
-    max_drop
-        Share of records that the candidate may get wrong beyond the champion.
-    """
     shares = {one.assertion: one for one in found.flags}
     for limit in limits.flags:
         yield _flags(limit, shares.get(limit.assertion))

@@ -1,10 +1,8 @@
-"""Progress of an open job in words."""
-
 from collections.abc import Mapping
 from typing import Any
 
 VERSION = "version"
-"""Thing that a job waits for while somebody outside trains."""
+"""What a job waits for while somebody outside trains."""
 
 
 def progress_text(status: str, stage: str, result: Mapping[str, Any]) -> str:
@@ -32,6 +30,6 @@ def progress_text(status: str, stage: str, result: Mapping[str, Any]) -> str:
 
 
 def progress_share(result: Mapping[str, Any]) -> float | None:
-    """Share of a training's finished steps, in [0, 1]; None where unknown."""
+    """Finished share of a training's steps; None where unknown."""
     found = result.get("progress") or {}
     return min(1.0, found["step"] / found["steps"]) if found.get("steps") else None

@@ -21,9 +21,8 @@ from outrider.errors import NotFound, OutriderError
 Kind = Literal["retrain", "dataset"]
 KIND: Kind = "retrain"
 WAITING = "waiting"
-"""Status of a job that waits for something from outside, without a process."""
 Lane = Literal["dataset", "gate", "training"]
-"""Way through the trainer: jobs of one never wait for those of another."""
+"""Jobs of one lane never wait for those of another."""
 ROLLING = "rolling comparison"
 """Trigger of a job that trains nothing and compares all versions."""
 MAX_ATTEMPTS = 3
@@ -32,17 +31,15 @@ _CURSOR = table_of(Cursor)
 
 
 CANCELLED = "cancelled by"
-"""Begin of the note of a candidate whose job somebody has cancelled."""
+"""Start of the note on a candidate whose job somebody has cancelled."""
 
 
 class JobClosed(OutriderError):  # noqa: N818 - reads as the state it is
-    """Job that somebody has closed meanwhile."""
+    """Somebody has closed the job meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
-    """Job as stored."""
-
     id: str
     model: str
     kind: Kind
@@ -57,13 +54,12 @@ class JobRow:
 
     @property
     def candidate(self) -> str | None:
-        """Version that the job made or judges; None before."""
+        """Version that the job made or judges."""
         found = self.result.get("candidate", self.params.get("candidate"))
         return None if found is None else str(found)
 
     @property
     def lane(self) -> Lane:
-        """Lane of the job's next stage."""
         if self.kind == "dataset":
             return "dataset"
         return "gate" if self.candidate is not None or self.params.get("trigger") == ROLLING else "training"
@@ -79,7 +75,8 @@ def add(
 ) -> str:
     """Queue a job on the blocks that the champion's cursor has passed.
 
-    A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger is put before the gate.
+    A retraining whose ``params`` name a ``candidate`` trains nothing: that challenger goes before the
+    gate.
     """
     job = f"job_{uuid.uuid4().hex}"
     params = {**params, "upto_seq": champion_cursor(connection, model)}
@@ -100,7 +97,6 @@ def add(
 
 
 def champion_cursor(connection: Connection, model: str) -> int | None:
-    """Newest block that was judged by a model's champion; None without any."""
     mine = _CURSOR.c.model == model, _CURSOR.c.slot == "champion"
     return connection.scalar(select(_CURSOR.c.seq).where(*mine))
 
@@ -122,11 +118,8 @@ def request_training(
     targets: Sequence[WebhookTarget],
     now_us: int,
 ) -> None:
-    """Enqueue ``retrain.requested`` with the dataset version to learn from.
-
-    In the transaction that commits the version, and behind its own event. Jobs that ask nobody to train
-    enqueue nothing.
-    """
+    """Enqueue ``retrain.requested`` in the transaction that commits the dataset version, behind its
+    own event. Jobs that ask nobody to train enqueue nothing."""
     if (job.kind == "retrain" and "candidate" not in job.params) or job.params.get("trigger"):
         version = version or newest(connection, dataset_of(job.model))
         dataset = None if version is None else event_facts(version, service)
@@ -144,13 +137,6 @@ def due(
 
     A model has one job in each lane, and a retraining waits for the dataset jobs of its model that were
     queued before it.
-
-    Parameters
-    ----------
-    running
-        Jobs that have a process.
-    most
-        Jobs in each lane, at most; as many as there are by default.
     """
     taken = Counter(job.lane for job in running)
     busy = {(job.model, job.lane) for job in running}
@@ -200,13 +186,11 @@ def claim(
 
 
 def waiting(connection: Connection) -> list[JobRow]:
-    """Jobs that wait for something from outside, the oldest first."""
     query = select(_JOB).where(_JOB.c.status == WAITING).order_by(_JOB.c.created_us, _JOB.c.id)
     return [JobRow(**row._mapping) for row in connection.execute(query)]
 
 
 def is_busy(connection: Connection, model: str) -> bool:
-    """True where a retraining of the model is open."""
     is_open = _JOB.c.status.in_(OPEN)
     query = select(_JOB.c.id).where(_JOB.c.model == model, is_open, _JOB.c.kind == KIND).limit(1)
     return connection.scalar(query) is not None
@@ -221,7 +205,7 @@ def last_look(connection: Connection, model: str) -> int:
 
 
 def requeue(connection: Connection, job: str) -> None:
-    """Put a job interrupted on purpose back; the attempt does not count."""
+    """Put a job back that was interrupted on purpose; the attempt does not count."""
     connection.execute(
         update(_JOB)
         .where(_JOB.c.id == job, _JOB.c.status == "running")
@@ -232,20 +216,12 @@ def requeue(connection: Connection, job: str) -> None:
 def wait(
     connection: Connection, job: str, thing: str, *, until_us: int, result: Mapping[str, object]
 ) -> None:
-    """Let a job wait for a thing from outside, without a process.
-
-    Raises
-    ------
-    JobClosed
-        If it is not running any more.
-    """
     waits = {"for": thing, "until_us": until_us}
     values = {"status": WAITING, "attempts": 0, "result": {**result, "waits": waits}}
     _change(connection, job, values)
 
 
 def go_on(connection: Connection, job: str, result: Mapping[str, object]) -> None:
-    """Queue a job that waited, with new findings."""
     waits = _JOB.c.id == job, _JOB.c.status == WAITING
     connection.execute(update(_JOB).where(*waits).values(status="queued", result=dict(result)))
 
@@ -259,7 +235,6 @@ def note_waiting(connection: Connection, job: str, findings: Mapping[str, object
 
 
 def resume(connection: Connection, job: str) -> None:
-    """Queue a job whose wait is over."""
     connection.execute(update(_JOB).where(_JOB.c.id == job, _JOB.c.status == WAITING).values(status="queued"))
 
 
@@ -272,13 +247,6 @@ def fail(
     now_us: int,
     log: Sequence[str] = (),
 ) -> None:
-    """Close an open job and its candidate as failed, with event.
-
-    Parameters
-    ----------
-    log
-        Last lines that its process wrote.
-    """
     found = get(connection, job)
     if found.status in ENDED:
         return
@@ -292,15 +260,6 @@ def fail(
 
 
 def cancel(connection: Connection, job: str, *, by: str, now_us: int) -> JobRow:
-    """Close an open job as cancelled; its process is ended.
-
-    Raises
-    ------
-    NotFound
-        If there is none of that id.
-    JobClosed
-        If it has ended.
-    """
     found = get(connection, job)
     if found.status in ENDED:
         raise JobClosed(f"{job} is {found.status}: only an open job can be cancelled")
@@ -311,17 +270,7 @@ def cancel(connection: Connection, job: str, *, by: str, now_us: int) -> JobRow:
 
 
 def retry(connection: Connection, job: str, *, now_us: int) -> JobRow:
-    """Queue a new job behind a failed one's last finished stage.
-
-    Or behind a cancelled one's.
-
-    Raises
-    ------
-    NotFound
-        If there is none of that id.
-    JobClosed
-        If it has not failed.
-    """
+    """Queue a new job that goes on behind the last finished stage of a failed or cancelled one."""
     found = get(connection, job)
     if found.status not in ("failed", "cancelled"):
         raise JobClosed(f"{job} is {found.status}: only a failed or cancelled job can be tried again")
@@ -348,33 +297,19 @@ def retry(connection: Connection, job: str, *, now_us: int) -> JobRow:
 
 
 def keep_log(connection: Connection, job: str, lines: Sequence[str]) -> None:
-    """Keep the last lines of a running job whose process died."""
     found = get(connection, job)
     if found.status == "running":
         note(connection, job, stage=found.stage, result={**found.result, "log": list(lines)})
 
 
 def note(connection: Connection, job: str, *, stage: str, result: Mapping[str, object]) -> None:
-    """Note a job's stage and its findings so far.
-
-    Raises
-    ------
-    JobClosed
-        If it is not running any more.
-    """
     _change(connection, job, {"stage": stage, "result": dict(result)})
 
 
 def finish(
     connection: Connection, job: str, status: str, result: Mapping[str, object], *, now_us: int
 ) -> None:
-    """Close a running job with one of `outrider.dataops.state.job_states.ENDED`.
-
-    Raises
-    ------
-    JobClosed
-        If it is not running any more; nothing of its transaction may stay.
-    """
+    """Close a running job, or raise :class:`JobClosed`, after which nothing of the transaction may stay."""
     _change(connection, job, {"status": status, "result": dict(result), "finished_us": now_us})
 
 
@@ -393,7 +328,7 @@ def _close(
 
 
 def _drop_candidate(connection: Connection, job: JobRow, status: str, why: str, *, now_us: int) -> None:
-    """Take a job's candidate out of service, where nobody has decided on it meanwhile."""
+    """Take a job's candidate out of service, unless somebody has decided on it meanwhile."""
     if job.candidate is None:
         return
     candidate = models.get(connection, job.model, job.candidate)
@@ -402,13 +337,6 @@ def _drop_candidate(connection: Connection, job: JobRow, status: str, why: str, 
 
 
 def get(connection: Connection, job: str) -> JobRow:
-    """Job of that id.
-
-    Raises
-    ------
-    NotFound
-        If there is none of that id.
-    """
     row = connection.execute(select(_JOB).where(_JOB.c.id == job)).first()
     if row is None:
         raise NotFound(f"no job {job!r}")
@@ -416,14 +344,12 @@ def get(connection: Connection, job: str) -> JobRow:
 
 
 def count_ended(connection: Connection, kind: Kind) -> list[tuple[str, str, int]]:
-    """Number of closed jobs of a kind by model and status."""
     query = select(_JOB.c.model, _JOB.c.status, func.count()).where(*_ended(kind))
     rows = connection.execute(query.group_by(_JOB.c.model, _JOB.c.status))
     return [(model, status, count) for model, status, count in rows]
 
 
 def ended_since(connection: Connection, kind: Kind, after_us: int) -> list[JobRow]:
-    """Jobs of a kind closed later than ``after_us``, in order."""
     query = select(_JOB).where(*_ended(kind), _JOB.c.finished_us > after_us).order_by(_JOB.c.finished_us)
     return [JobRow(**row._mapping) for row in connection.execute(query)]
 
@@ -437,7 +363,6 @@ def recent(
     before_us: int | None = None,
     statuses: Sequence[str] | None = None,
 ) -> list[JobRow]:
-    """Jobs, newest first."""
     query = select(_JOB).order_by(_JOB.c.created_us.desc(), _JOB.c.id).limit(limit)
     if before_us is not None:
         query = query.where(_JOB.c.created_us < before_us)

@@ -1,7 +1,6 @@
 """Live evidence for the gate: flags of two versions on common records.
 
-A record counts once, however many assertions fire on it: [only the candidate is flagged] - [only the
-champion is], by entity and hour.
+A record counts once, however many assertions fire on it.
 """
 
 import numpy as np
@@ -15,7 +14,7 @@ from .entity_hours import EntityHours
 from .gate import SIGNIFICANCE, LevelFlags, ShadowEvidence
 
 STRETCH_HOURS = 6
-"""Of an entity, in which a fault may last and is one observation of a share."""
+"""An entity's fault may last so long, and is one observation of a share."""
 
 
 def live_evidence(common: CommonRecords) -> ShadowEvidence:
@@ -77,7 +76,6 @@ def share_flagged(
 
 
 def _levels(common: CommonRecords) -> tuple[LevelFlags, ...]:
-    """Records that one of the two alone flags at a level, the gravest first."""
     found = []
     for level, bit in reversed(LEVEL_BITS.items()):
         champion, candidate = (marks & bit > 0 for marks in (common.champion, common.challenger))

@@ -1,4 +1,4 @@
-"""Labelled records that two versions answered, with the worse one."""
+"""Labelled records that two versions answered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,9 +18,7 @@ from outrider.dataops.state.clock import HOUR_US
 from outrider.dataops.state.tables import Record, table_of
 
 MOST_LABELS = 50_000
-"""Newest labels that are looked at."""
 _BLOCKS = 500
-"""Blocks that are read at once."""
 _RECORD = table_of(Record)
 _COLUMNS = [
     _RECORD.c[name] for name in ("seq", "row", "id", "entity", "ts_us", "version", "predicted", "by_replica")
@@ -37,12 +35,13 @@ class LabelledPairs:
     hour: NDArray[np.int64]
     """Of event time."""
     worse: Values
-    """1.0 where the champion alone is wrong, -1.0 where the other one is. Of numbers: who is farther off."""
+    """1.0 where the champion alone is wrong, -1.0 where the other one is; of numbers, by who is
+    farther off."""
     champion_right: int = 0
     other_right: int = 0
     is_numeric: bool = False
     left_out: Mapping[str, int] = field(default_factory=dict)
-    """Labels that a policy or flags on one of the two may have chosen: ``requested``, ``flagged``."""
+    """Labels that a policy or a flag of one of the two may have chosen: ``requested``, ``flagged``."""
 
 
 @dataclass(slots=True)
@@ -57,13 +56,11 @@ class _Rows:
 def labelled_pairs(
     connection: Connection, model: str, champion: str, other: str, *, after: int, until: int, target: str
 ) -> LabelledPairs:
-    """Read the labelled records behind block ``after`` up to ``until``.
+    """Labelled records behind block ``after`` up to ``until``.
 
-    The champion's answer is production's where a record says that this version gave it, and its replica's
-    otherwise. Labels that were bought where the champion looked doubtful hold more of its errors than traffic
-    does: of those asked for, only what was drawn evenly counts, of others only records that both are flagged
-    on or neither. Of several labels of a record the newest counts; one that was erased or has expired does
-    not.
+    Labels that were bought where the champion looked doubtful hold more of its errors than traffic does:
+    of those asked for, only what was drawn evenly counts; of others, only records that both or neither
+    are flagged on. The newest label of a record counts.
     """
     drawn = evenly_drawn(connection, model)
     truth = newest_labels(connection, model, after=after, until=until, limit=MOST_LABELS)
@@ -95,7 +92,8 @@ def labelled_pairs(
 
 
 def _champions(row: Row[Any], champion: str, replica: Mapping[str, Any]) -> tuple[Any] | None:
-    """Answer of the champion to a record; None where it has none."""
+    """The champion's answer: production's, where a record says that this version gave it, else its
+    replica's."""
     if row.version == champion and row.by_replica is False and row.predicted is not None:
         return (read_typed(row.predicted),)
     return (replica[row.id],) if row.id in replica else None
@@ -114,7 +112,7 @@ def _paired(rows: _Rows, left_out: Mapping[str, int], numeric: bool) -> Labelled
 
 
 def _distance(answers: list[Any], labels: list[Any]) -> Values:
-    """Distance of each answer to its label; infinite where one of them is no number."""
+    """Distance of each answer to its label; infinite where one is no number."""
     off = [
         abs(float(answer) - float(label))
         if isinstance(answer, int | float) and isinstance(label, int | float)

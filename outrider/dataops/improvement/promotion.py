@@ -1,5 +1,3 @@
-"""Promotions by people, judged by the gate or as overrides."""
-
 from collections.abc import Sequence
 
 from sqlalchemy import Connection
@@ -13,7 +11,6 @@ from outrider.errors import GateRefused
 from .verdicts import VerdictRow, newest_verdict
 
 ASKED_FOR = "asked for"
-"""Reason of a change that none was given for."""
 
 
 def promote_for(
@@ -27,24 +24,6 @@ def promote_for(
     now_us: int,
     targets: Sequence[WebhookTarget] = (),
 ) -> Model:
-    """Make a version champion for a person, in the caller's transaction.
-
-    Parameters
-    ----------
-    by
-        Name of the person's key.
-    reason
-        Needed where the gate did not pass the version.
-    is_forced
-        Whether such a version is promoted.
-
-    Raises
-    ------
-    NotFound
-        If there is no such version.
-    GateRefused
-        If the gate did not pass the version, and it is not forced with a reason.
-    """
     verdict = newest_verdict(connection, model, version)
     fault = _fault(connection, model, version, verdict)
     if fault and not is_forced:
@@ -65,7 +44,7 @@ def promote_for(
 
 
 def _fault(connection: Connection, model: str, version: str, verdict: VerdictRow | None) -> str | None:
-    """Reason against a promotion without force; None for none."""
+    """Reason against a promotion without force."""
     found = models.get(connection, model, version)
     if found.status == "champion" or was_champion(connection, model, version):
         return None

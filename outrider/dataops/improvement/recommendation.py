@@ -15,7 +15,7 @@ SMALLER = 0.9
 
 @dataclass(frozen=True, slots=True)
 class DiscordantPairs:
-    """Commonly judged records that only one model fails, or flags."""
+    """Common records that only one model fails, or flags."""
 
     rows: int
     only_champion: int
@@ -23,33 +23,28 @@ class DiscordantPairs:
 
     @property
     def challenger_is_worse(self) -> bool:
-        """True for a proven higher failure rate of the challenger."""
         return fails_more(self.only_champion, self.only_challenger)
 
     @property
     def challenger_is_better(self) -> bool:
-        """True for a proven higher failure rate of the champion."""
         return fails_more(self.only_challenger, self.only_champion)
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowTestFindings:
-    """All that a shadow test found."""
-
     agreement: CandidateVerdict | None = None
-    """On all records; None without a record."""
     has_common: bool = True
-    """Whether something that both answered can be compared; False only where both did answer."""
+    """False only where both answered and nothing can be compared."""
     labels: DiscordantPairs = DiscordantPairs(0, 0, 0)
-    """Records with a label that one of the two gets wrong."""
+    """Records that one of the two alone gets wrong."""
     flags: DiscordantPairs = DiscordantPairs(0, 0, 0)
-    """Records on which assertions fire for one of the two."""
+    """Records that one of the two alone is flagged on."""
     regressions: Sequence[str] = ()
     """Behavioral tests that the champion passes and the challenger fails."""
     smaller: float | None = None
-    """Bytes of the challenger's weights by those of the champion's; None where nobody knows."""
+    """Bytes of the challenger's weights over those of the champion's."""
     out: str = ""
-    """Why the challenger does not answer any more; empty while it does."""
+    """Why the challenger does not answer any more."""
 
 
 def recommend(found: ShadowTestFindings, *, margin: float) -> tuple[Recommendation, list[str]]:
@@ -92,7 +87,6 @@ def recommend(found: ShadowTestFindings, *, margin: float) -> tuple[Recommendati
 
 
 def _against(found: ShadowTestFindings) -> list[str]:
-    """Reasons against the challenger, each proven."""
     reasons = []
     if found.out:
         reasons.append(f"the challenger does not answer: {found.out}")
@@ -126,7 +120,7 @@ def _alike(agreement: CandidateVerdict, margin: float) -> str:
 
 
 def _differs(agreement: CandidateVerdict) -> bool:
-    """A difference is proven, and none larger than the margin is ruled out."""
+    """A difference is proven, and one above the margin is not ruled out."""
     is_proven = any(each.is_proven for each in agreement.measures.values())
     return agreement.word == "different" or (agreement.word == "undecided" and is_proven)
 

@@ -1,5 +1,3 @@
-"""Retirement of a version out of the shadow."""
-
 from sqlalchemy import Connection
 
 from outrider.dataops.models import registry as models
@@ -9,22 +7,11 @@ from outrider.errors import GateRefused
 from . import jobs, watches
 
 
-class NotRetirable(GateRefused):
-    """Version that is champion, or does not answer."""
+class NotRetirable(GateRefused): ...
 
 
 def retire(connection: Connection, model: str, version: str, *, why: str, now_us: int) -> Model:
-    """Take a version out of the shadow, in the caller's transaction.
-
-    Jobs that wait for it go on, and end.
-
-    Raises
-    ------
-    NotFound
-        If there is no such version.
-    NotRetirable
-        If it is champion, or out of the shadow already.
-    """
+    """Take a version out of the shadow; jobs that wait for it go on, and end."""
     found = models.get(connection, model, version)
     if found.status == "champion":
         raise NotRetirable(

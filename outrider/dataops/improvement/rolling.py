@@ -1,10 +1,6 @@
-"""Rolling comparison of the champion with all other versions.
-
-Each version meets the champion on the latest labelled rows that neither was trained on. An entity's hour is
-one observation, which is for one of the two by its mean loss: an exact sign test over these hours, one-sided,
-adjusted over all compared versions (Holm) and over the ``LOOKS`` that a row takes part in. What one entity
-does for longer than an hour counts as often as it has hours, so the error is measured; see docs/gate.md.
-"""
+"""Rolling comparison of the champion with all other versions, on the latest labelled rows that neither was
+trained on. An entity's hour is one observation; an exact one-sided sign test over these hours, adjusted
+over all versions (Holm) and over the ``LOOKS`` at a row. The error is measured in docs/gate.md."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,23 +14,18 @@ from outrider.behavioral_tests.statistics import holm
 from .entity_hours import EntityHours
 
 LOOKS = 4
-"""A version is compared from ``rows / LOOKS`` rows on, and all are anew after as many labelled ones: so many
-looks share a row."""
+"""A version is compared from ``rows / LOOKS`` rows on, and again after as many new ones, so each row is
+looked at so often."""
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class VersionLosses:
-    """Losses of champion and another version on the same rows.
-
-    Each of shape (n,).
-    """
-
     version: str
     champion: Floats
     own: Floats
-    """Infinite where the version gives no answer that can be judged."""
+    """Infinite where the version's answer cannot be judged."""
     entity: Integers
     """Numbers of entities; 0 where a row names none."""
     hour: Integers
@@ -42,58 +33,47 @@ class VersionLosses:
 
 @dataclass(frozen=True, slots=True)
 class VersionStanding:
-    """Version beside the champion, on rows that neither was trained on."""
-
     version: str
     rows: int
     hours: int = 0
-    """Of entities: what counts as one observation."""
+    """Hours of entities: the observations."""
     better: int = 0
     worse: int = 0
-    """Hours in which the version loses less, and more."""
+    """Hours in which the version loses less (``better``), and more."""
     champion_loss: FloatOrNull = 0.0
     loss: FloatOrNull = 0.0
-    """Means over the rows."""
     p: float = 1.0
-    """That the version is no better, adjusted over all compared ones and looks; 1.0 where not compared."""
+    """Adjusted over all compared versions and looks; 1.0 where not compared."""
     is_compared: bool = False
     """False with too few rows."""
     is_better: bool = False
-    """Shown to lose less than the champion."""
 
     @property
     def gain(self) -> float:
-        """Loss less than the champion's."""
         return self.champion_loss - self.loss
 
 
 @dataclass(frozen=True, slots=True)
 class RollingEvidence:
-    """All other versions beside the champion, on the latest labelled rows."""
-
     rows: int
-    """Latest ones that are asked for."""
+    """Latest rows that are asked for."""
     p: float
     champion: str = ""
     standings: Sequence[VersionStanding] = ()
     winner: str | None = None
-    """Version of the greatest gain of those shown to be better; None for none."""
+    """Version of the greatest gain among those shown to be better."""
     left_out: Sequence[str] = ()
     """Sentences on versions and rows that could not be compared."""
     judged: str = ""
-    """Version that the verdict is on."""
 
     def of(self, version: str) -> VersionStanding:
-        """Standing of a version; one without rows where there is none."""
         return next((one for one in self.standings if one.version == version), VersionStanding(version, 0))
 
     @property
     def compared(self) -> int:
-        """Number of versions compared."""
         return sum(one.is_compared for one in self.standings)
 
     def sentence(self, version: str) -> str:
-        """Standing of a version, in words."""
         found = self.of(version)
         where = f"latest labelled rows that neither was trained on: {found.rows} of {self.rows}"
         if not found.is_compared:
@@ -109,7 +89,6 @@ class RollingEvidence:
 
 
 def least_rows(rows: int) -> int:
-    """Rows from which on a version is compared."""
     return max(-(-rows // LOOKS), 2)
 
 
@@ -153,7 +132,6 @@ def compare_versions(
 
 
 def _standing(found: VersionLosses, rows: int) -> tuple[VersionStanding, float]:
-    """VersionStanding before it is adjusted, and its p."""
     from scipy.stats import binom
 
     known = np.flatnonzero(np.isfinite(found.champion) & ~np.isnan(found.own))[-rows:]

@@ -1,8 +1,7 @@
 """Verdicts of the gate that each held-out row has decided.
 
-A row that has decided before lets less error be spent on it: what was promoted and refused tells of it, and
-who tries often enough finds a candidate that it likes. Tries belong to a row's inputs, whatever dataset or
-version holds it, under a keyed hash.
+Each verdict tells something of the row, so less error may be spent on it again. Tries belong to a row's
+inputs under a keyed hash, whatever dataset holds it.
 """
 
 import json
@@ -30,11 +29,8 @@ _STEP = 10_000
 def row_keys(connection: Connection, rows: pa.Table, inputs: Sequence[str] = ()) -> list[str]:
     """Keyed hash of each row's inputs, in hex.
 
-    Parameters
-    ----------
-    inputs
-        Those that are fed to the model, where they are known: a further column makes no row a fresh one. Nor
-        does the width of a table's numbers.
+    ``inputs`` are those fed to the model, where known: neither a further column nor another width of
+    numbers makes a row a fresh one.
     """
     secret = secret_beside(connection)
     there = [name for name in rows.column_names if name.startswith("inputs.")]
@@ -44,7 +40,6 @@ def row_keys(connection: Connection, rows: pa.Table, inputs: Sequence[str] = ())
 
 
 def _coarse(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Column with fractional numbers as 32 bits hold them."""
     if is_tensor(column.type):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     kind, types = column.type, pa.types
@@ -58,7 +53,6 @@ def _coarse(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def tries_of(connection: Connection, model: str, keys: Sequence[str]) -> NDArray[np.int64]:
-    """Verdicts on a model that each row has decided, shape (rows,)."""
     found: dict[str, int] = {}
     for start in range(0, len(keys), _STEP):
         some = json.dumps(keys[start : start + _STEP])
@@ -88,8 +82,6 @@ def rows_to_judge_by(tries: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def count_try(connection: Connection, model: str, keys: Sequence[str]) -> None:
-    """Count a verdict for each row, in the caller's write transaction.
-
-    In order of the table: of a million rows, in half of the time that other writers wait.
-    """
+    """Count a verdict for each row, in the order of the table: for a million rows that halves the time
+    other writers wait."""
     add_to_rows(connection, RowTries, ((model, key, 1) for key in sorted(set(keys))))

@@ -1,5 +1,3 @@
-"""Timed shadow tests beside the champion, with findings and a recommendation."""
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -14,28 +12,25 @@ _TEST = table_of(ShadowTest)
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Shadow test."""
-
     model: str
     version: str
     began_us: int
     champion: str
-    """Version it is compared with: when another one becomes champion, the test ends and a new one begins."""
+    """When another version becomes champion, the test ends and a new one begins."""
     after_seq: int
     """Journal block behind which it began."""
     ends_us: int | None
     ends_rows: int | None
-    """``ends_us`` and ``ends_rows``: time, and number of records, at which it ends with a recommendation;
-    None where it runs until the challenger goes."""
+    """``ends_us``, ``ends_rows``: time, or number of records, at which it ends; None where it runs
+    until the challenger goes."""
     ended_us: int | None
     recommendation: str
     """``promote``, ``keep`` or ``undecided``; empty while it runs."""
     findings: Mapping[str, Any]
-    """What is known, as ``monitor.shadow_findings.gather`` gives it."""
+    """As of ``shadow_findings.gather``."""
 
     @property
     def is_running(self) -> bool:
-        """True until the test has ended."""
         return self.ended_us is None
 
 
@@ -50,13 +45,6 @@ def begin(
     shadow_s: float | None = None,
     shadow_rows: int | None = None,
 ) -> Trial:
-    """Begin a test in the caller's write transaction.
-
-    Parameters
-    ----------
-    shadow_s, shadow_rows
-        Seconds from now, and records, after which it ends.
-    """
     ends_us = None if shadow_s is None else now_us + int(shadow_s * 1e6)
     test = Trial(model, version, now_us, champion, after_seq, ends_us, shadow_rows, None, "", {})
     connection.execute(insert(_TEST).values(asdict(test)))
@@ -64,7 +52,6 @@ def begin(
 
 
 def running(connection: Connection, model: str | None = None) -> list[Trial]:
-    """Tests that have not ended."""
     query = select(_TEST).where(_TEST.c.ended_us.is_(None)).order_by(_TEST.c.model, _TEST.c.version)
     if model is not None:
         query = query.where(_TEST.c.model == model)
@@ -72,7 +59,6 @@ def running(connection: Connection, model: str | None = None) -> list[Trial]:
 
 
 def was_tested(connection: Connection, model: str, version: str) -> bool:
-    """Test for a present or past shadow test of a version."""
     query = select(_TEST.c.version).where(_TEST.c.model == model, _TEST.c.version == version).limit(1)
     return connection.execute(query).first() is not None
 
@@ -88,7 +74,7 @@ def over(connection: Connection) -> set[tuple[str, str]]:
 
 
 def newest(connection: Connection, model: str, version: str | None = None) -> list[Trial]:
-    """Newest test of each challenger, of one model, running ones first."""
+    """Newest test of each challenger, running ones first."""
     last = (
         select(_TEST.c.version, func.max(_TEST.c.began_us).label("began_us"))
         .where(_TEST.c.model == model)
@@ -106,21 +92,18 @@ def newest(connection: Connection, model: str, version: str | None = None) -> li
 
 
 def count_ended(connection: Connection) -> list[tuple[str, str, int]]:
-    """Number of tests that have ended, by model and recommendation."""
     query = select(_TEST.c.model, _TEST.c.recommendation, func.count()).where(_TEST.c.ended_us.is_not(None))
     rows = connection.execute(query.group_by(_TEST.c.model, _TEST.c.recommendation))
     return [(model, recommendation, count) for model, recommendation, count in rows]
 
 
 def save(connection: Connection, test: Trial, findings: Mapping[str, Any]) -> None:
-    """Save the findings so far."""
     connection.execute(update(_TEST).where(*_key(test)).values(findings=dict(findings)))
 
 
 def end(
     connection: Connection, test: Trial, *, recommendation: str, findings: Mapping[str, Any], now_us: int
 ) -> bool:
-    """End a test; False where already ended."""
     done = connection.execute(
         update(_TEST)
         .where(*_key(test), _TEST.c.ended_us.is_(None))

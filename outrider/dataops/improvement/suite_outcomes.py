@@ -19,8 +19,6 @@ _KEY = ("model", "version", "suite", "test")
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
-    """Stored outcome of one test for one version, without examples."""
-
     version: str
     suite: str
     test: str
@@ -37,7 +35,6 @@ class OutcomeRow:
     low: float
     high: float
     measures: tuple[dict[str, Any], ...]
-    """``Measure`` as plain values."""
     source: str
     at_us: int
 
@@ -51,10 +48,7 @@ def keep(
     source: Source,
     now_us: int,
 ) -> None:
-    """Replace the tests' former outcomes, in the caller's write transaction.
-
-    One that was not run because the model gave no answer replaces none.
-    """
+    """Replace the tests' outcomes; one without an answer of the model replaces none."""
     for outcome in outcomes:
         if outcome.is_unanswered:
             continue
@@ -79,11 +73,9 @@ _SAME = (
     "revision", "kind", "capability", "description", "status", "cases", "failures", "not_applicable",
     "tolerance", "rate", "low", "high",
 )  # fmt: skip
-"""Columns that are fields of an outcome."""
 
 
 def revisions(connection: Connection, model: str, version: str) -> dict[tuple[str, str], str]:
-    """Revisions of one version's tests with outcomes, by (suite, test)."""
     query = select(_OUTCOME.c.suite, _OUTCOME.c.test, _OUTCOME.c.revision).where(
         _OUTCOME.c.model == model, _OUTCOME.c.version == version
     )
@@ -91,7 +83,6 @@ def revisions(connection: Connection, model: str, version: str) -> dict[tuple[st
 
 
 def tested_versions(connection: Connection, model: str) -> dict[str, int]:
-    """Versions with outcomes, and when the newest of each came."""
     query = (
         select(_OUTCOME.c.version, func.max(_OUTCOME.c.at_us).label("at_us"))
         .where(_OUTCOME.c.model == model)
@@ -101,7 +92,6 @@ def tested_versions(connection: Connection, model: str) -> dict[str, int]:
 
 
 def count_by_role(connection: Connection) -> dict[tuple[str, str, str], int]:
-    """Number of outcomes of champions and challengers, by (model, role, outcome's status)."""
     same = and_(_VERSION.c.model == _OUTCOME.c.model, _VERSION.c.version == _OUTCOME.c.version)
     by = _OUTCOME.c.model, _VERSION.c.status.label("role"), _OUTCOME.c.status
     query = (
@@ -116,7 +106,6 @@ def count_by_role(connection: Connection) -> dict[tuple[str, str, str], int]:
 def list_outcomes(
     connection: Connection, model: str, versions: Collection[str] | None = None
 ) -> list[OutcomeRow]:
-    """Outcomes of a model or some versions, by version, suite, test."""
     plain = [_OUTCOME.c[name] for name in ("version", "suite", "test", *_SAME, "source", "at_us")]
     # Figures belong to rules of a whole test, which is one case; the JSON of all others, which is long with
     # examples, is not read.
@@ -137,7 +126,6 @@ def list_outcomes(
 def read_outcome(
     connection: Connection, model: str, version: str, suite: str, test: str
 ) -> dict[str, Any] | None:
-    """``Outcome.to_dict()``, ``source`` and ``at_us`` of one test, or None."""
     query = select(_OUTCOME.c.outcome, _OUTCOME.c.source, _OUTCOME.c.at_us).where(
         _OUTCOME.c.model == model,
         _OUTCOME.c.version == version,
@@ -149,10 +137,7 @@ def read_outcome(
 
 
 def find_key(connection: Connection, model: str, path: str) -> tuple[str, str, str] | None:
-    """Version, suite and test of the slash-joined ``path``, or None.
-
-    Names may hold slashes themselves, such as a version that is called after a branch.
-    """
+    """Version, suite and test of the slash-joined ``path``: names may hold slashes themselves."""
     joined = _OUTCOME.c.version + "/" + _OUTCOME.c.suite + "/" + _OUTCOME.c.test
     query = select(_OUTCOME.c.version, _OUTCOME.c.suite, _OUTCOME.c.test)
     row = connection.execute(query.where(_OUTCOME.c.model == model, joined == path)).first()

@@ -19,7 +19,6 @@ from outrider.dataops.state.tables import Record, table_of
 from outrider.errors import Erased, NotFound
 
 MOST_LABELS = 50_000
-"""Newest labels that are looked at."""
 _RECORD = table_of(Record)
 Learned = tuple[frozenset[str], frozenset[bytes]]
 """Ids of rows, and digests of their inputs."""
@@ -27,21 +26,17 @@ Learned = tuple[frozenset[str], frozenset[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """Rows that a version has learned from, or may have."""
-
     records: frozenset[str] = frozenset()
     inputs: frozenset[bytes] = frozenset()
     """Digests, as of :func:`input_digests`."""
     until_us: int = 0
-    """Event time up to which nobody knows what it has learned from."""
+    """Event time up to which it is unknown what the version has learned from."""
 
     def knows(self, records: Sequence[LabelledPlace]) -> NDArray[np.bool_]:
-        """Mask of records that the version has or may have learned from."""
         known = [one.id in self.records or one.ts_us <= self.until_us for one in records]
         return np.array(known, dtype=np.bool_)
 
     def knows_inputs(self, digests: Sequence[bytes]) -> NDArray[np.bool_]:
-        """Mask of rows whose inputs the version has learned from."""
         return np.array([digest in self.inputs for digest in digests], dtype=np.bool_)
 
 
@@ -50,13 +45,8 @@ def seen_rows(
 ) -> dict[str, SeenRows]:
     """Rows that versions have learned from, by their lineage.
 
-    Held-out rows of a dataset that a version was fine-tuned on are none of them. Where a dataset is gone, all
-    that came before the version may be.
-
-    Parameters
-    ----------
-    read
-        As of :func:`reader_of`.
+    Held-out rows of a dataset are none of them; where a dataset is gone, everything before the version
+    may be.
     """
     found = {}
     for version, learned in learned_from(connection, model, versions).items():
@@ -74,13 +64,6 @@ def seen_rows(
 
 
 def reader_of(table: Callable[[str, str | None], pa.Table]) -> Callable[[str, str | None], Learned]:
-    """Reader of parts of dataset versions, each read once.
-
-    Parameters
-    ----------
-    table
-        Rows of a version, such as ``digits-flagged@2``, or of a part of it.
-    """
     known: dict[tuple[str, str | None], Learned] = {}
 
     def read(name: str, part: str | None) -> Learned:
@@ -94,16 +77,12 @@ def reader_of(table: Callable[[str, str | None], pa.Table]) -> Callable[[str, st
 
 
 def input_digests(rows: pa.Table) -> list[bytes]:
-    """Digest of each row's inputs."""
     return row_digests(rows, [name for name in rows.column_names if name.startswith("inputs.")])
 
 
 def labelled_records(connection: Connection, model: str) -> tuple[list[LabelledPlace], int]:
-    """Labelled records by block and row, and labels left out.
-
-    Of labels that requests bought, those alone count that were drawn evenly: a policy asks where the champion
-    looks doubtful, and finds its errors alone.
-    """
+    """Labelled records by block and row, and the number left out: of labels that were bought, only
+    those drawn evenly count."""
     drawn = evenly_drawn(connection, model)
     truth = newest_labels(connection, model, after=-1, until=2**62, limit=MOST_LABELS)
     asked = select(func.json_each(json.dumps(sorted(truth))).table_valued("value").c.value)

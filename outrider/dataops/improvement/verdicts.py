@@ -1,5 +1,3 @@
-"""Stored verdicts of the promotion gate, with reasons and evidence."""
-
 import math
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,21 +16,17 @@ _VERDICT = table_of(GateVerdict)
 
 @dataclass(frozen=True, slots=True)
 class ShownBounds:
-    """Bounds of one check of a verdict, for a drawing."""
-
     name: str
     value: float
     low: float
     high: float
     most: float
     outcome: str
-    """``passed``, ``failed``, or ``watched`` where it is undecided."""
+    """``passed``, ``failed``, or ``watched`` where undecided."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
-    """A verdict of the promotion gate."""
-
     id: str
     model: str
     candidate: str
@@ -46,12 +40,10 @@ class VerdictRow:
 
     @property
     def outcome(self) -> VerdictOutcome:
-        """Outcome of the verdict, in a word."""
         return outcome_of(self.evidence, promoted=self.promoted, status=self.status)
 
     @property
     def bounds(self) -> list[ShownBounds]:
-        """Bounds on labelled rows and on live records."""
         evidence, policy = self.evidence, self.evidence["policy"]
         most = {"held_out": policy["max_drop"], "fresh": 0.0 - policy["min_gain"]}
         found = _pairs_shown((evidence[name], limit) for name, limit in most.items())
@@ -67,13 +59,11 @@ class VerdictRow:
 
     @property
     def policy(self) -> str:
-        """Name and short digest of the policy."""
         policy = self.evidence["policy"]
         return " ".join(filter(None, (policy["file"], policy["digest"][:12])))
 
     @property
     def failed_tests(self) -> list[tuple[str, str]]:
-        """Tests failed by the candidate beyond tolerance, as (suite, test)."""
         return [
             (each["suite"], each["test"])
             for each in self.evidence["suites"]
@@ -82,7 +72,6 @@ class VerdictRow:
 
 
 def _pairs_shown(pairs: Iterable[tuple[Mapping[str, Any] | None, float]]) -> list[ShownBounds]:
-    """Bounds on the labelled rows that were judged, each with its limit."""
     return [
         _shown(pair["dataset"], pair["excess"], most)
         for pair, most in pairs
@@ -91,7 +80,6 @@ def _pairs_shown(pairs: Iterable[tuple[Mapping[str, Any] | None, float]]) -> lis
 
 
 def _shown(name: str, excess: Mapping[str, Any], most: float) -> ShownBounds:
-    """Bounds with ends where there are none."""
     value, low, high = (
         math.inf if excess[side] is None else float(excess[side]) for side in ("value", "low", "high")
     )
@@ -111,7 +99,6 @@ def keep_verdict(
     evidence: Mapping[str, Any],
     now_us: int,
 ) -> str:
-    """Store a verdict, in the caller's write transaction; its id."""
     verdict = f"verdict_{uuid.uuid4().hex}"
     connection.execute(
         insert(_VERDICT).values(
@@ -131,7 +118,6 @@ def keep_verdict(
 def list_verdicts(
     connection: Connection, model: str | None = None, *, limit: int, before_us: int | None = None
 ) -> list[VerdictRow]:
-    """Verdicts of all models or one, newest first."""
     query = _newest().limit(limit)
     if before_us is not None:
         query = query.where(_VERDICT.c.created_us < before_us)
@@ -141,7 +127,6 @@ def list_verdicts(
 
 
 def of_jobs(connection: Connection, named: Sequence[str]) -> dict[str, VerdictRow]:
-    """Verdict of each job that came to one."""
     job = _VERDICT.c.evidence["job"].as_string()
     rows = connection.execute(_newest().where(job.in_(named)))
     found = (VerdictRow(**row._mapping) for row in rows)
@@ -149,14 +134,12 @@ def of_jobs(connection: Connection, named: Sequence[str]) -> dict[str, VerdictRo
 
 
 def newest_verdict(connection: Connection, model: str, candidate: str) -> VerdictRow | None:
-    """Last verdict on a candidate; None before the first."""
     query = _newest().where(_VERDICT.c.model == model, _VERDICT.c.candidate == candidate).limit(1)
     row = connection.execute(query).first()
     return None if row is None else VerdictRow(**row._mapping)
 
 
 def count_verdicts(connection: Connection) -> list[tuple[str, str, int]]:
-    """Number of verdicts by model and result: ``promoted``, ``waiting``, ``undecided`` or ``refused``."""
     is_passed, is_undecided = (_VERDICT.c.evidence[name].as_boolean() for name in ("passed", "undecided"))
     result = case(
         (_VERDICT.c.promoted, "promoted"),

@@ -1,8 +1,7 @@
-"""Evidence that a new champion is worse than the former one.
+"""Evidence that a new champion is worse than the former one on the same records.
 
-On the same records. Two looks share the error that is allowed: labels have most of it, as they are few; flags
-the rest. Each is a betting sequence over entities' hours, which holds however often one looks. Nothing is
-proven by one entity alone, nor by what lasting preferences of some entities show by chance.
+Two looks share the allowed error; labels, which are few, have most of it. Each is a betting sequence over
+entities' hours, valid however often one looks; nothing is proven by one entity alone.
 """
 
 from dataclasses import dataclass
@@ -17,19 +16,15 @@ from .entity_hours import EntityHours
 from .paired_labels import LabelledPairs
 
 PART_OF_LABELS = 0.8
-"""Of the error that both looks may make together."""
+"""Part of the allowed error that labels have."""
 ERROR_WITHOUT = 0.05
-"""Error at which the difference has to stand without the entity that speaks loudest for it."""
 BETS = UNIT_BETS[1:5]
-"""Those that prove differences of two to thirty points soonest."""
+"""The bets that prove differences of two to thirty points soonest."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchLook:
-    """New champion against the former one by flags or labels.
-
-    Differences are positive where the new one is worse.
-    """
+    """New champion against the former one, by flags or labels; positive where the new one is worse."""
 
     records: int
     champion: int
@@ -46,11 +41,11 @@ class WatchLook:
     low_without: float
     """Lower bound without the entity that speaks loudest against the new champion."""
     low_across: float
-    """Lower bound by the scatter of the entities."""
+    """Lower bound by the scatter between entities."""
 
     @property
     def is_proven(self) -> bool:
-        """True where more than one entity proves the new champion worse."""
+        """More than one entity proves the new champion worse."""
         return min(self.low, self.low_without, self.low_across) > 0
 
 
@@ -74,7 +69,6 @@ def look_at_flags(common: CommonRecords, *, error: float) -> WatchLook:
 
 
 def look_at_labels(pairs: LabelledPairs, *, error: float) -> WatchLook:
-    """Labelled records that both answered."""
     hours = EntityHours.of(pairs.entity, pairs.hour, pairs.worse)
     only = int((pairs.worse > 0).sum()), int((pairs.worse < 0).sum())
     return _look(

@@ -1,7 +1,7 @@
 """Watches over new champions, beside the former ones.
 
-Begun with a promotion, ended by time or by another champion. The replaced champion answers on as ``former``.
-Nothing but a promotion begins a watch, so a rollback never rolls forward by itself.
+The replaced champion goes on answering as ``former``. Only a promotion begins a watch, so a rollback never
+rolls forward by itself.
 """
 
 from collections.abc import Mapping
@@ -23,19 +23,16 @@ BY_WATCH = "watch"
 
 @dataclass(frozen=True, slots=True)
 class WatchRow:
-    """Watch as stored."""
-
     model: str
     version: str
-    """The new champion."""
     began_us: int
     former: str
     after_seq: int
-    """Journal block behind which records are compared."""
+    """Records behind this journal block are compared."""
     until_seq: int | None
     """Last block that the former champion answers; None while it does."""
     records: int
-    """That both have answered."""
+    """Records that both have answered."""
     proposed_us: int | None
     ended_us: int | None
     outcome: str
@@ -44,24 +41,16 @@ class WatchRow:
 
     @property
     def is_running(self) -> bool:
-        """True until the watch has ended."""
         return self.ended_us is None
 
 
 def follow_promotion(
     connection: Connection, before: Model | None, promoted: Model, *, records: int, now_us: int
 ) -> None:
-    """End a model's watch and begin the next with a promotion.
+    """End a model's watch and begin the next, in the promotion's transaction.
 
-    In its transaction. A return to the version that is watched as the former one is a rollback, and begins
-    none; nor does a version that is called as a cursor of another kind, and so cannot answer as ``former``.
-
-    Parameters
-    ----------
-    before, promoted
-        Champion before and behind the promotion.
-    records
-        That the replaced champion is to answer; 0 begins no watch.
+    A return to the version watched as ``former`` is a rollback and begins none; nor does a version of
+    another kind of cursor. ``records`` 0 begins none.
     """
     if before is None or before.version == promoted.version:
         return
@@ -84,7 +73,6 @@ def follow_promotion(
 
 
 def close(connection: Connection, watch: WatchRow, *, champion: str | None, now_us: int) -> None:
-    """End a watch whose champion is another now."""
     back = champion == watch.former
     why = f"version {champion} is champion now" if champion else "there is no champion any more"
     findings = dict(watch.findings) | {"ended_because": why}
@@ -94,7 +82,6 @@ def close(connection: Connection, watch: WatchRow, *, champion: str | None, now_
 def end(
     connection: Connection, watch: WatchRow, outcome: str, findings: Mapping[str, Any], *, now_us: int
 ) -> bool:
-    """End a watch, retire the former champion; False where already ended."""
     done = connection.execute(
         update(_WATCH)
         .where(*_key(watch), _WATCH.c.ended_us.is_(None))
@@ -106,13 +93,7 @@ def end(
 
 
 def retire(connection: Connection, watch: WatchRow, *, now_us: int, until_seq: int | None = None) -> None:
-    """Retire the former champion of a watch.
-
-    Parameters
-    ----------
-    until_seq
-        Last block that it answers, where the watch goes on for labels. One that has ended since does not.
-    """
+    """Retire the former champion, behind block ``until_seq`` where the watch goes on for labels."""
     if until_seq is not None:
         still = update(_WATCH).where(*_key(watch), _WATCH.c.ended_us.is_(None)).values(until_seq=until_seq)
         if not connection.execute(still).rowcount:
@@ -138,7 +119,6 @@ def propose(connection: Connection, watch: WatchRow, *, now_us: int) -> bool:
 
 
 def running(connection: Connection, model: str | None = None) -> list[WatchRow]:
-    """Watches that have not ended."""
     query = select(_WATCH).where(_WATCH.c.ended_us.is_(None)).order_by(_WATCH.c.model, _WATCH.c.began_us)
     if model is not None:
         query = query.where(_WATCH.c.model == model)
@@ -146,17 +126,13 @@ def running(connection: Connection, model: str | None = None) -> list[WatchRow]:
 
 
 def newest(connection: Connection, model: str, *, limit: int = 20) -> list[WatchRow]:
-    """Newest watches of a model."""
     query = select(_WATCH).where(_WATCH.c.model == model)
     rows = connection.execute(query.order_by(_WATCH.c.began_us.desc()).limit(limit))
     return [WatchRow(**row._mapping) for row in rows]
 
 
 def was_rolled_back(connection: Connection, model: str, version: str) -> bool:
-    """True for a version that a watch has rolled back.
-
-    Nothing promotes it again by itself.
-    """
+    """True for a version that a watch has rolled back: nothing promotes it again by itself."""
     query = select(_WATCH.c.findings).where(
         _WATCH.c.model == model, _WATCH.c.version == version, _WATCH.c.outcome == "rolled_back"
     )
@@ -164,14 +140,13 @@ def was_rolled_back(connection: Connection, model: str, version: str) -> bool:
 
 
 def count_ended(connection: Connection) -> list[tuple[str, str, int]]:
-    """Number of watches that have ended, by model and outcome."""
     query = select(_WATCH.c.model, _WATCH.c.outcome, func.count()).where(_WATCH.c.ended_us.is_not(None))
     rows = connection.execute(query.group_by(_WATCH.c.model, _WATCH.c.outcome))
     return [(model, outcome, count) for model, outcome, count in rows]
 
 
 def answered_records(connection: Connection, watch: WatchRow, *, until: int) -> int:
-    """Number of records answered by the former champion, up to ``until``."""
+    """Records answered by the former champion, up to ``until``."""
     record, answer = table_of(Record), table_of(Answer)
     blocks = select(answer.c.seq).where(
         answer.c.model == watch.model,

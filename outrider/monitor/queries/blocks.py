@@ -14,36 +14,24 @@ from .payload_views import described
 
 
 class StoredBlock(Protocol):
-    """Journal block for the page."""
-
     @property
     def kind(self) -> str:
-        """``records`` for a whole block of records, ``kept`` for a rest."""
+        """``records`` for a whole block, ``kept`` for what retention left of one."""
 
     @property
-    def payload(self) -> bytes:
-        """Arrow IPC of a Batch."""
+    def payload(self) -> bytes: ...
 
 
 class BlockReader(Protocol):
-    """Journal for the page."""
+    def get(self, seq: int) -> StoredBlock: ...
 
-    def get(self, seq: int) -> StoredBlock:
-        """Block of that number."""
-
-    def last_work_seq(self) -> int:
-        """Number of the newest block other than a tick, or 0."""
+    def last_work_seq(self) -> int: ...
 
 
 class BlockCache:
     """Least recently used decoded blocks.
 
-    Parameters
-    ----------
-    limit_bytes
-        Of payload, at most.
-    limit_s
-        Age from which a block is read again: what has expired must not be shown for longer.
+    What is older than ``limit_s`` is read again, as what has expired may not be shown for longer.
     """
 
     def __init__(
@@ -67,7 +55,7 @@ class BlockCache:
         return self._journal.last_work_seq()
 
     def batch(self, seq: int) -> Batch | None:
-        """Decoded block, expired rows null; None without any record left."""
+        """Decoded block with expired rows null; None where no record is left."""
         with self._lock:
             if seq in self._kept:
                 batch, size, read_s = self._kept[seq]
@@ -92,7 +80,6 @@ class BlockCache:
         return batch
 
     def record(self, seq: int, row: int) -> dict[str, Any] | None:
-        """Record as nested dictionaries, or None when its payload is gone."""
         batch = self.batch(seq)
         if batch is None or not has_row(batch, row):
             return None

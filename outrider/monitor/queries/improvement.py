@@ -43,26 +43,21 @@ class DatasetView:
     leaks: LeakReport | None = None
     """None where rows were removed alone."""
     expectations: int = 0
-    """Expectations that it was validated by."""
     quarantined: int = 0
     changes: dict[str, int] = field(default_factory=dict)
-    """Rows added, relabelled and removed."""
     warnings: tuple[dict[str, Any], ...] = ()
     """Expectations that it does not meet, without being refused."""
     has_docs: bool = False
     """True where its Data Docs are kept."""
     erased: int = 0
-    """Rows that were erased from it."""
 
 
 def list_watches(engine: Engine, model: str, *, limit: int = 3) -> list[WatchFigures]:
-    """Newest watches over champions."""
     with engine.connect() as connection:
         return [watch_json(watch) for watch in watches.newest(connection, model, limit=limit)]
 
 
 def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[DatasetView, ...]:
-    """Newest dataset versions."""
     made = dataset.c.created_us.desc(), dataset.c.dataset, dataset.c.number.desc()
     keys = select(dataset.c.dataset, dataset.c.number).where(dataset.c.model == model)
     newest = keys.order_by(*made).limit(limit).subquery()
@@ -73,7 +68,6 @@ def list_datasets(engine: Engine, model: str, *, limit: int = 50) -> tuple[Datas
 
 
 def list_quarantine(engine: Engine, model: str, *, limit: int = 50) -> list[QuarantinedRow]:
-    """Newest rows that a dataset of this model refused and holds."""
     with engine.connect() as connection:
         names = datasets_of(connection, model)
         return quarantine.list_quarantine(connection, datasets=names, limit=limit)
@@ -89,7 +83,6 @@ def read_lineage(engine: Engine, model: str, *, start: str | None = None) -> dic
 
 
 def dataset_view(row: Version) -> DatasetView:
-    """Facts of a version, without its rows."""
     counts: RowCounts = row.manifest["counts"]
     by_assertion, by_source, by_part = (
         tuple(Counter({name: rows for name, rows in kind.items() if name}).most_common())

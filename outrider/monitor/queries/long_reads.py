@@ -1,4 +1,4 @@
-"""Long reads in own processes, one of a kind at a time."""
+"""Long reads in processes of their own, one of a kind at a time."""
 
 import json
 import threading
@@ -10,24 +10,14 @@ from outrider.monitor.process.helper import HelperError, ask_helper
 
 
 class LongReads:
-    """Reads of one kind.
-
-    Parameters
-    ----------
-    module
-        Run as ``python -m``; writes JSON.
-    busy
-        What is said to who asks while another read runs.
-    failed
-        Begin of what is said without an answer.
-    """
+    """Reads of one kind: ``python -m module`` writes JSON; ``busy`` answers who asks while another
+    runs, ``failed`` begins the answer where there is none."""
 
     def __init__(self, module: str, *, busy: str, failed: str, limit_s: float) -> None:
         self._module, self._busy, self._failed, self._limit_s = module, busy, failed, limit_s
         self._lock = threading.Lock()
 
     def ask(self, arguments: Sequence[str]) -> Any:
-        """Answer of the process, or a ProblemError (409, 503)."""
         if not self._lock.acquire(blocking=False):
             raise ProblemError(problem(409, self._busy))
         try:

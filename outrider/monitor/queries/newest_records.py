@@ -21,15 +21,12 @@ from outrider.dataops.state.improvement_tables import Label
 from outrider.dataops.state.tables import Record, table_of
 
 MOST_RECORDS = 20_000
-"""Newest records that figures are of."""
 _RECORD = table_of(Record)
 _LABEL = table_of(Label)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
-    """Record with its place, answer and capture weight."""
-
     id: str
     seq: int
     row: int
@@ -40,7 +37,7 @@ class StoredRecord:
 
 
 class Words:
-    """Spelling of labels as the answers that equal them: metrics compare texts."""
+    """Spells labels as the equal answers are spelt: metrics compare texts."""
 
     def __init__(self, answers: Iterable[str | None]) -> None:
         self._distinct: dict[Any, str | None] = {}
@@ -49,7 +46,6 @@ class Words:
                 self._distinct.setdefault(read_typed(text), plain_text(text))
 
     def of(self, texts: Sequence[str | None]) -> list[str | None]:
-        """Stored texts in these words."""
         kinds = list(dict.fromkeys(texts))
         spelled = spelled_like([read_typed(text) for text in kinds], list(self._distinct))
         words = {
@@ -59,7 +55,6 @@ class Words:
         return [words[text] for text in texts]
 
     def of_class(self, name: str) -> str:
-        """A typed class in these words."""
         if name in self._distinct.values():
             return name
         (found,) = spelled_like([name], list(self._distinct))
@@ -70,16 +65,9 @@ class Words:
 class NewestRecords:
     """Newest records, with the labels that count.
 
-    Attributes
-    ----------
-    predicted, labels
-        Answer and newest label of each record, in one spelling.
-    labelled
-        Places of the records whose labels count, ascending.
-    label_weight
-        Records of the traffic for which each of them stands.
-    asked
-        Whether they are those that a policy asked for, weighed back to the traffic; else all count alike.
+    ``predicted`` and ``labels`` have one spelling; ``labelled`` are the places of the records whose
+    labels count, ascending, and ``label_weight`` the records of traffic that each stands for; ``asked``
+    is true where a policy asked for them, else all count alike.
     """
 
     rows: Sequence[StoredRecord]
@@ -93,20 +81,18 @@ class NewestRecords:
 
     @property
     def entities(self) -> pa.Array:
-        """Entity of each record, or null."""
         return pa.array([row.entity for row in self.rows], pa.string())
 
     @property
     def times(self) -> NDArray[np.datetime64]:
-        """Event time of each record."""
         return np.array([row.ts_us for row in self.rows], dtype="datetime64[us]")
 
 
 def newest_records(connection: Connection, model: str, *, since_us: int | None = None) -> NewestRecords:
-    """Read the newest records of production.
+    """Newest records of production.
 
-    Labels that a policy asked for are weighed by their probability as well, and then those that came unasked
-    are set aside, as everywhere (:func:`~outrider.assertions.flags.quality.rate_of_labels`).
+    Labels that a policy asked for are also weighted by their probability; those that came unasked are
+    then set aside (:func:`~outrider.assertions.flags.quality.rate_of_labels`).
     """
     rows = _newest(connection, model, since_us)
     words = Words(row.predicted for row in rows)
@@ -147,7 +133,6 @@ def _newest(connection: Connection, model: str, since_us: int | None) -> Sequenc
 
 
 def _labels(connection: Connection, model: str, rows: Sequence[StoredRecord]) -> dict[str, str | None]:
-    """Newest label of each record, as it is stored."""
     if not rows:
         return {}
     oldest = min(row.seq for row in rows)

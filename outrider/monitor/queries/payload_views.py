@@ -13,7 +13,7 @@ from outrider.dataops.payloads.roots import PayloadError
 from outrider.dataops.payloads.store import PayloadStore
 
 TEXT_BYTES = 4096
-"""Texts up to so many bytes are shown whole."""
+"""Longer texts are cut."""
 _BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -59,7 +59,6 @@ def _described(value: dict[str, Any]) -> Any:
 
 
 def picture_columns(batch: Batch, row: int) -> list[str]:
-    """Known payload columns, and references, that may be pictures."""
     found = []
     for name in payload_columns(batch):
         value = batch.arrow(name)[row].as_py()
@@ -73,7 +72,6 @@ def picture_columns(batch: Batch, row: int) -> list[str]:
 
 
 def picture(batch: Batch, row: int, column: str, store: PayloadStore) -> tuple[bytes, str] | None:
-    """Bytes and media type of an image at hand, or None."""
     if column not in payload_columns(batch):
         return None
     payload = batch.arrow(column)

@@ -22,7 +22,7 @@ from outrider.dataops.state.improvement_tables import DatasetRow, Label, LabelRe
 from outrider.dataops.state.tables import AssertionRow, Counter, Flag, LiveAnswer, Record, Review, table_of
 
 SCAN_ROWS = 50_000
-"""Most flags looked at for one page when a filter has no index."""
+"""Flags looked at for one page, at most, when a filter has no index."""
 
 flag = table_of(Flag)
 record = table_of(Record)
@@ -39,8 +39,6 @@ _ORIGIN = Provenance.__slots__
 
 @dataclass(frozen=True, slots=True)
 class LabelView:
-    """Label of a record, with its source."""
-
     value: str | None
     source: str
     label: dict[str, Any]
@@ -50,8 +48,6 @@ class LabelView:
 
 @dataclass(frozen=True, slots=True)
 class FlagView:
-    """Flag with facts of its record."""
-
     id: str
     model: str
     record_id: str
@@ -104,8 +100,6 @@ class DatasetStay:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """Record with its location, flags, labels and tests."""
-
     model: str
     id: str
     seq: int
@@ -122,7 +116,7 @@ class RecordView:
     """As in :class:`FlagView`."""
     flags: tuple[FlagView, ...]
     labels: tuple[LabelView, ...]
-    """Latest first: it counts."""
+    """Latest first; the latest counts."""
     live_answers: tuple[tuple[str, str, str], ...]
     """(test, version, status)."""
     datasets: tuple[DatasetStay, ...]
@@ -131,7 +125,6 @@ class RecordView:
 
 
 def list_models(engine: Engine, configured: tuple[str, ...]) -> list[str]:
-    """Configured models first, then models with versions only."""
     with engine.connect() as connection:
         known = connection.scalars(select(version.c.model).distinct()).all()
     return [*configured, *sorted(set(known) - set(configured))]
@@ -150,7 +143,6 @@ def list_choices(engine: Engine, model: str) -> tuple[list[str], list[str]]:
 
 
 def list_descriptions(engine: Engine, model: str) -> dict[str, str]:
-    """Descriptions of the model's active assertions, by name."""
     with engine.connect() as connection:
         found = connection.execute(
             select(assertion.c.name, assertion.c.description).where(
@@ -171,18 +163,7 @@ def list_flags(
     limit: int = 30,
     after: str | None = None,
 ) -> FlagPage:
-    """Flags of a model, newest first, paged by keyset.
-
-    Parameters
-    ----------
-    after
-        ``FlagPage.after`` of the page before.
-
-    Raises
-    ------
-    ValueError
-        If ``after`` is not such a cursor.
-    """
+    """Flags of a model, newest first; ``after`` is that of the page before, else a ValueError."""
     order = (flag.c.seq.desc(), flag.c.row.desc(), flag.c.id.desc())
     scan: Select[Any] = select(flag).where(flag.c.model == model)
     if assertion:
@@ -218,7 +199,6 @@ def list_flags(
 
 
 def read_flag(engine: Engine, model: str, flag_id: str) -> FlagView | None:
-    """Flag by its id."""
     with engine.connect() as connection:
         rows = connection.execute(select(flag).where(flag.c.id == flag_id, flag.c.model == model)).all()
         found = _with_records(connection, model, rows)
@@ -226,7 +206,6 @@ def read_flag(engine: Engine, model: str, flag_id: str) -> FlagView | None:
 
 
 def read_record(engine: Engine, model: str, record_id: str) -> RecordView | None:
-    """Record with flags, labels, live tests, dataset versions; None if unknown."""
     where = and_(record.c.model == model, record.c.id == record_id)
     with engine.connect() as connection:
         found = connection.execute(select(record).where(where)).first()
@@ -295,10 +274,8 @@ def why_gone(engine: Engine, model: str, record_id: str) -> str:
 def read_answer(
     engine: Engine, model: str, version: str | None, *, seq: int, record_id: str
 ) -> dict[str, Any]:
-    """Outputs of a version's replica for block ``seq``'s record, if any.
-
-    Without a version, of the one that was champion then: that of records of which production said nothing.
-    """
+    """Answer of a version's replica to a record; without a version, of the champion of that time, as
+    for records without production's answer."""
     if version is None:
         version = version_at(champion_borders(engine, model), seq)
     with engine.connect() as connection:
@@ -310,7 +287,6 @@ def read_answer(
 
 
 def read_labels(connection: Connection, model: str, ids: Sequence[str]) -> dict[str, Row[Any]]:
-    """Latest label of each of these records."""
     rows = connection.execute(
         select(label)
         .where(label.c.model == model, label.c.record_id.in_(ids))
@@ -398,7 +374,7 @@ def _cursor(row: Row[Any]) -> str:
 
 
 def _is_number(text: str) -> bool:
-    """Tell numbers that the database can hold."""
+    """True for numbers that the database can hold."""
     return text.isdecimal() and len(text) < 19
 
 

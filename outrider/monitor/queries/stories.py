@@ -16,13 +16,10 @@ from outrider.dataops.state.job_states import OPEN
 _REFUSED_BEFORE = "failed: "
 _OPEN_BEFORE = "undecided: "
 _LETTERS = 240
-"""Of a sentence, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoryStep:
-    """StoryStep of a story."""
-
     name: str
     text: str
     dataset: tuple[str, int] | None = None
@@ -40,14 +37,12 @@ class Story:
 
     @property
     def outcome(self) -> str:
-        """Outcome in a word: that of the verdict, else of the job."""
         if self.verdict is not None:
             return self.verdict.outcome
         return "" if self.job is None else self.job.status
 
     @property
     def sentence(self) -> str:
-        """Outcome in one sentence."""
         if self.verdict is not None:
             return _told_verdict(self.verdict)
         assert self.job is not None
@@ -55,13 +50,11 @@ class Story:
 
     @property
     def progress(self) -> str:
-        """Progress of an open job in words; empty for none."""
         job = self.job
         return "" if job is None else progress_text(job.status, job.stage, job.result)
 
     @property
     def share(self) -> float | None:
-        """Share of an open job's training that is done."""
         return progress_share(self.job.result) if self.job is not None and self.progress else None
 
     @property
@@ -72,7 +65,6 @@ class Story:
 
     @property
     def steps(self) -> list[StoryStep]:
-        """Steps that were taken, in order."""
         found = [] if self.job is None else _steps_of_job(self.job)
         return found if self.verdict is None else [*found, *_steps_of_verdict(self.verdict)]
 
@@ -80,7 +72,7 @@ class Story:
 def list_stories(
     engine: Engine, model: str, *, limit: int = 10, before_us: int | None = None
 ) -> tuple[list[Story], int | None]:
-    """Newest stories, and the time where the next page begins."""
+    """Newest stories, and the time at which the next page begins."""
     with engine.connect() as connection:
         made = jobs.recent(connection, model=model, limit=limit + 1, before_us=before_us)
         judged = verdicts.list_verdicts(connection, model, limit=limit + 1, before_us=before_us)
@@ -93,7 +85,7 @@ def list_stories(
 
 @dataclass(frozen=True, slots=True)
 class Reign:
-    """Time of a champion, for a drawing: shares of the time shown."""
+    """Time of a champion, as shares of the time shown."""
 
     change: ChangeRow
     left: float
@@ -101,7 +93,6 @@ class Reign:
 
 
 def champion_line(engine: Engine, model: str, *, now_us: int, limit: int = 20) -> list[Reign]:
-    """Newest champions as stretches of a line, the oldest first."""
     with engine.connect() as connection:
         found = list_changes(connection, model, limit=limit)[::-1]
     if not found:

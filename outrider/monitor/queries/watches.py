@@ -64,7 +64,6 @@ class WatchFigures(TypedDict):
 
 
 def watch_json(watch: WatchRow) -> WatchFigures:
-    """Watch for the API."""
     found: dict[str, Any] = dict(watch.findings)
     return {
         "version": watch.version,

@@ -1,4 +1,4 @@
-"""Chart of a difference beyond noise by records, with its bounds."""
+"""Chart of a difference beyond noise by number of records, with its bounds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,19 +10,8 @@ WIDTH, HEIGHT = 340.0, 90.0
 
 @dataclass(frozen=True, slots=True)
 class BoundsChart:
-    """Points of an SVG.
-
-    Attributes
-    ----------
-    band, line
-        Bounds and middle of the difference, by the root of the records.
-    top
-        Share at the upper end.
-    margin
-        Height of the margin.
-    records
-        Records at the right end.
-    """
+    """Points of an SVG. ``band`` and ``line`` are bounds and middle of the difference, ``top`` the
+    share at the upper end, ``margin`` the height of the margin, ``records`` those at the right end."""
 
     band: str
     line: str
@@ -32,13 +21,6 @@ class BoundsChart:
 
 
 def bounds_chart(looks: Sequence[Mapping[str, Any]], margin: float) -> BoundsChart | None:
-    """Chart of looks, None without any.
-
-    Parameters
-    ----------
-    looks
-        Each with ``records``, ``value``, ``low`` and ``high``.
-    """
     if not looks:
         return None
     top = min(1.0, max([2.5 * margin, *[1.2 * look["high"] for look in looks[len(looks) // 3 :]]]))
@@ -50,7 +32,6 @@ def bounds_chart(looks: Sequence[Mapping[str, Any]], margin: float) -> BoundsCha
 
 
 def worse_chart(looks: Sequence[Mapping[str, Any]]) -> BoundsChart | None:
-    """Chart of signed differences around zero, None without any."""
     if not looks:
         return None
     late = looks[len(looks) // 3 :]
@@ -67,7 +48,7 @@ def worse_chart(looks: Sequence[Mapping[str, Any]]) -> BoundsChart | None:
 
 
 def _x(at: int, looks: Sequence[Mapping[str, Any]]) -> float:
-    """Place of a look: by the root of its records, so that the beginning is seen, too."""
+    """Horizontal place of a look, by the root of its records, so that the beginning is seen, too."""
     share = float(looks[at]["records"] / max(1, looks[-1]["records"]))
     return round(WIDTH * math.sqrt(share), 1)
 

@@ -1,5 +1,3 @@
-"""Page of a running comparison, served by its command."""
-
 import base64
 import hashlib
 import secrets
@@ -32,7 +30,6 @@ _FORM = BodyBounds(16_384, 100, "a label")
 
 
 def compare_page(report: Mapping[str, Any]) -> str:
-    """Self-contained page of a report."""
     return _page(report, here="")
 
 
@@ -40,13 +37,6 @@ class ComparePage:
     """ASGI application: the page of a running comparison, and its labels.
 
     The address holds a secret: whoever knows it sees the page and may label.
-
-    Parameters
-    ----------
-    report
-        Gives the report as of now.
-    label
-        Takes candidate, question and which side is right; False where there is no such pair.
     """
 
     def __init__(
@@ -57,7 +47,6 @@ class ComparePage:
         self._label = label
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for the page, or take a label."""
         method, path = scope["method"], scope["path"]
         if method == "GET" and path == self.path:
             page = await run_in_threadpool(lambda: _page(self._report(), here=self.path))

@@ -11,19 +11,16 @@ from outrider.monitor.compare.pair_texts import question_of, shuffled
 from .bounds_chart import BoundsChart, bounds_chart
 
 MOST_WORDS = 400
-"""Longer answers are cut before differences are looked for, which takes the square of their length."""
+"""Longer answers are cut before they are compared, which takes the square of their length."""
 MOST_LINES = 400
-"""Lines of a prompt that are compared."""
 PromptLine = tuple[Literal["same", "gone", "new"], str]
-"""Line of a prompt: of both, of production's alone, of the candidate's alone."""
+"""Line of both prompts, of production's alone, or of the candidate's alone."""
 Piece = tuple[str, bool]
-"""Text, and whether the other answer says something else there."""
+"""Text, and whether the other answer differs there."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleView:
-    """Question with both answers, their differences marked."""
-
     id: str
     slice: str
     question: str
@@ -33,13 +30,7 @@ class ExampleView:
 
 @dataclass(frozen=True, slots=True)
 class AskedPair:
-    """Pair to label, its sides in an order that tells nothing.
-
-    Attributes
-    ----------
-    a_is, b_is
-        ``production`` and ``candidate``, in one order or the other.
-    """
+    """Pair to label, in an order that does not tell which side ``a_is`` and ``b_is`` are."""
 
     id: str
     question: str
@@ -51,15 +42,7 @@ class AskedPair:
 
 @dataclass(frozen=True, slots=True)
 class CandidateView:
-    """Candidate with its chart, its examples and the next pair to label.
-
-    Attributes
-    ----------
-    labelled
-        Pairs that have a label.
-    asked
-        The next pair, on a page that takes labels.
-    """
+    """Candidate with its chart, its examples and, where labels are taken, the next pair to label."""
 
     found: Mapping[str, Any]
     chart: BoundsChart | None
@@ -67,11 +50,10 @@ class CandidateView:
     labelled: int
     asked: AskedPair | None
     prompt: tuple[PromptLine, ...] = ()
-    """Lines of production's prompt and the candidate's, where it has one of its own."""
+    """Lines of both prompts, where the candidate has its own."""
 
 
 def views_of(report: Mapping[str, Any], *, takes_labels: bool) -> list[CandidateView]:
-    """Candidates of a report."""
     own = report["production"].get("prompt", "")
     return [_view(each, report["margin"], takes_labels, own) for each in report["candidates"]]
 
@@ -130,7 +112,6 @@ def _view(
 
 
 def _asked(pair: Mapping[str, Any]) -> AskedPair:
-    """Pair with its sides in a shuffled order."""
     a_is, b_is = shuffled(pair["id"])
     return AskedPair(pair["id"], question_of(pair), *marked(pair[a_is], pair[b_is]), a_is, b_is)
 

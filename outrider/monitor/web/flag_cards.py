@@ -17,8 +17,6 @@ MOST_PICTURES = 2
 
 @dataclass(frozen=True, slots=True)
 class RecordCard:
-    """Record with its pictures and fields, the flagged ones marked."""
-
     record: queries.RecordView
     link: str
     pictures: tuple[Picture, ...]
@@ -28,13 +26,10 @@ class RecordCard:
 
 @dataclass(frozen=True, slots=True)
 class CardMaker:
-    """Cards from stored blocks and answers."""
-
     engine: Engine
     blocks: BlockCache
 
     def shown(self, card: FlagCard, about: Mapping[str, str]) -> tuple[FlagCard, tuple[Shown, ...], set[str]]:
-        """Card with the fields that the flags saw, and the flagged inputs."""
         flag = card.flag
         record = self.blocks.record(flag.seq, flag.row)
         if record is not None and (flag.slot != "champion" or not record.get("outputs")):
@@ -43,12 +38,10 @@ class CardMaker:
         return card, fields, {column.removeprefix("inputs.") for column in named}
 
     def answer(self, judged: queries.FlagView | queries.RecordView, record_id: str) -> dict[str, Any]:
-        """Answer of the replica to a record without production's answer."""
         version = judged.version if isinstance(judged, queries.FlagView) else None
         return queries.read_answer(self.engine, judged.model, version, seq=judged.seq, record_id=record_id)
 
     def record(self, view: queries.RecordView, about: Mapping[str, str]) -> RecordCard:
-        """Card of a record, as far as stored."""
         batch = self.blocks.batch(view.seq)
         payload = self.blocks.record(view.seq, view.row)
         if payload is not None and not payload.get("outputs"):

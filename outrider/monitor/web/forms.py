@@ -16,7 +16,7 @@ NOTE_LETTERS = 500
 
 
 async def _form(request: Request) -> dict[str, str]:
-    """Fields of a small form; who may send it was asked before (the CSRF token)."""
+    """Fields of a small form; its CSRF token was checked before."""
     body = await request.body()
     if len(body) > FORM_BYTES:
         raise ProblemError(problem(413, f"a form of at most {FORM_BYTES} bytes expected"))
@@ -29,7 +29,6 @@ Fields: TypeAlias = Annotated[dict[str, str], Depends(_form)]
 
 
 def until_us(form: Mapping[str, str]) -> int | None:
-    """Time that ``for_s`` of a form means, None without one."""
     try:
         seconds = float(form.get("for_s", "0"))
     except ValueError:
@@ -38,7 +37,6 @@ def until_us(form: Mapping[str, str]) -> int | None:
 
 
 def back(form: Mapping[str, str]) -> Response:
-    """Redirect to the page that a form came from."""
     return RedirectResponse(after_form(form), status_code=303, headers=HEADERS)
 
 

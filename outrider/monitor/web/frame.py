@@ -29,7 +29,6 @@ class PageFrame:
     pages: Pages = field(default_factory=Pages)
 
     def models(self) -> list[str]:
-        """Models of the configuration and of stored records."""
         return list_models(self.engine, self.configured)
 
     def page(
@@ -42,7 +41,6 @@ class PageFrame:
         *,
         refresh: bool = False,
     ) -> Response:
-        """Page of a model, or a message where the model is unknown."""
         address = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         shared = self._shared(model)
         if model not in shared["models"]:
@@ -56,7 +54,7 @@ class PageFrame:
         return self.pages.render(template, {**shared, **context}, fragment="hx-request" in request.headers)
 
     def plain(self, request: Request, template: str, page: str, context: Mapping[str, Any]) -> Response:
-        """Page of no model."""
+        """Page that belongs to no model."""
         csrf = getattr(request.state, "csrf_token", "")
         own = {"page": page, "refresh": None, "csrf": csrf, "here": request.url.path}
         return self.pages.render(template, {**self._shared(""), **own, **context})
@@ -71,7 +69,7 @@ class PageFrame:
         back: str = "",
         asked: Mapping[str, str] | None = None,
     ) -> Response:
-        """Page with one message. ``asked`` is the form of a case without its right answer."""
+        """Page with one message; ``asked`` is the form of a case without its right answer."""
         context = {"page": None, "refresh": None, "heading": heading, "text": text, "back": back}
         return self.pages.render(
             "message.html", self._shared(model) | context | {"asked": asked}, status=status
@@ -90,6 +88,5 @@ class PageFrame:
 
 
 def address(path: str, query: Mapping[str, str | None]) -> str:
-    """Address with the parameters that have a value."""
     pairs = {name: value for name, value in query.items() if value}
     return f"{path}?{urlencode(pairs)}" if pairs else path

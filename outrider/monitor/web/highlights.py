@@ -11,21 +11,19 @@ from outrider.monitor.queries.queries import FlagView
 PARTS = ("inputs", "outputs", "attrs")
 MOST_FIELDS = 14
 AROUND = 120
-"""Letters before the first place of a long text that evidence points at."""
+"""Letters shown before the first marked place of a long text."""
 MOST_LETTERS = 400
 _ELEMENT = re.compile(r"\[\d+\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Field of a record."""
-
     name: str
     text: str
     named: bool
-    """Whether the flag is about it."""
+    """The flag is about it."""
     pieces: tuple[tuple[str, bool], ...] = ()
-    """The text in parts, those that the evidence points at marked; empty where it points nowhere."""
+    """Its text in parts, those that the evidence points at marked."""
 
 
 def named_fields(evidence: Mapping[str, Any], columns: Sequence[str]) -> set[str]:
@@ -177,7 +175,6 @@ def fields_of(
     about: Mapping[str, str],
     most: int = MOST_FIELDS,
 ) -> tuple[tuple[Shown, ...], set[str]]:
-    """Fields of a record, marked where any of its flags points."""
     evidence = {flag.assertion: flag.evidence for flag in flags}
     description = " ".join(about.get(flag.assertion, "") for flag in flags)
     only = flags[0].evidence if len(flags) == 1 else evidence
@@ -185,7 +182,6 @@ def fields_of(
 
 
 def fields_of_part(values: Mapping[str, Any], part: str, marked: Mapping[str, Shown]) -> list[Shown]:
-    """Fields of one part of a record, marked as in the whole."""
     return [
         replace(marked.get(f"{part}.{name}", Shown(name, text, named=False)), name=name)
         for name, text in flatten(values)

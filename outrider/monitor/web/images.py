@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 LEAST_SIDE = 4
-"""Smaller arrays are shown as numbers."""
 MOST_SIDE = 1024
 
 
@@ -64,7 +63,6 @@ def to_png(values: NDArray[Any], *, scale: tuple[float, float] | None = None) ->
 
 
 def as_image(value: Any) -> NDArray[Any] | None:
-    """Nested lists of numbers as an image array, else None."""
     if not isinstance(value, list) or not value or not isinstance(value[0], list):
         return None
     try:

@@ -8,20 +8,14 @@ from typing import Any, Protocol
 class LabelWriter(Protocol):
     """Taker of labels, like sent ones."""
 
-    def field(self, model: str) -> str:
-        """Field of the labels: the model's target."""
+    def field(self, model: str) -> str: ...
 
-    def classes(self, model: str) -> tuple[int | str, ...]:
-        """Classes that the model declares, empty without any."""
+    def classes(self, model: str) -> tuple[int | str, ...]: ...
 
-    def new_key(self) -> str:
-        """Key of the label that a form sends."""
+    def new_key(self) -> str: ...
 
     def give(self, model: str, record_id: str, value: Any, *, form: str) -> None:
-        """Make a label (None: its withdrawal) durable, or raise a ProblemError.
-
-        The same one of a form, sent by a double click, is stored once.
-        """
+        """Store a label (None: its withdrawal), or raise a ProblemError; a form sent twice is stored once."""
 
 
 def label_value(form: Mapping[str, str], classes: tuple[int | str, ...]) -> Any:

@@ -21,7 +21,7 @@ Picture = tuple[str, str]
 
 LEVELS = ("info", "warning", "critical")
 _SAID = {"outputs": "perturbed", "original": "original"}
-"""How the answers in the evidence of a live test are called on the page."""
+"""What the page calls the answers in the evidence of a live test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class FlagCard:
     """Flags of one record in one slot, shown together."""
 
     flag: FlagView
-    """The first of them: what is said of the record is the same in all."""
+    """The first of them; all say the same of the record."""
     flags: tuple[FlagView, ...]
     level: str
-    """The worst."""
+    """Highest of their levels."""
     link: str
     pictures: tuple[Picture, ...]
     evidence_pictures: tuple[Picture, ...]
@@ -40,7 +40,6 @@ class FlagCard:
 
 
 def image_columns(batch: Batch) -> list[str]:
-    """Input and output columns that can be shown as images."""
     return [
         name
         for name in batch.names
@@ -51,12 +50,10 @@ def image_columns(batch: Batch) -> list[str]:
 
 
 def record_link(model: str, record_id: str) -> str:
-    """Permanent address of a record."""
     return f"/m/{quote(model, safe='')}/records/{quote(record_id, safe='')}"
 
 
 def record_pictures(batch: Batch | None, model: str, record_id: str, row: int) -> tuple[Picture, ...]:
-    """Pictures of one record, the row ``row`` of its block."""
     base = f"/m/{quote(model, safe='')}/images/records"
     columns = [*image_columns(batch), *picture_columns(batch, row)] if batch is not None else []
     return tuple(
@@ -84,13 +81,11 @@ def draw_evidence(evidence: Mapping[str, Any], name: str) -> bytes | None:
 
 
 def make_cards(flags: Sequence[FlagView], batch: Callable[[int], Batch | None]) -> list[FlagCard]:
-    """Cards of neighbouring flags of one record and slot; ``batch`` reads blocks."""
     groups = groupby(flags, key=lambda flag: (flag.record_id, flag.slot))
     return [make_card(tuple(group), batch) for _, group in groups]
 
 
 def make_card(flags: tuple[FlagView, ...], batch: Callable[[int], Batch | None]) -> FlagCard:
-    """Card of a record's flags: its and their pictures, facts, text."""
     first = flags[0]
     shown: list[Picture] = []
     facts: list[tuple[str, str]] = []
@@ -133,7 +128,7 @@ def _images(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _without_places(value: Any) -> Any:
-    """Evidence without the ends of places in texts, which are seen marked."""
+    """Evidence without the places in texts, which are shown marked."""
     if isinstance(value, list):
         return [_without_places(inner) for inner in value if inner != []] or None
     if not isinstance(value, Mapping):
@@ -154,7 +149,7 @@ _NO_PICTURE = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24" fill="none" stroke="#8a8f9c">'
     '<circle cx="12" cy="12" r="5"/><path d="m8.5 15.5 7-7"/></svg>'
 )
-"""In the place of a picture that cannot be shown; browsers draw what comes with a 404 too."""
+"""Shown for a picture that cannot be; browsers draw what comes with a 404 too."""
 PICTURE_HEADERS = {
     "cache-control": "private, max-age=86400, immutable",
     "x-content-type-options": "nosniff",
@@ -163,7 +158,6 @@ PICTURE_HEADERS = {
 
 
 def png(image: bytes | None) -> Response:
-    """Response of a picture, or of the sign for none."""
     if image is None:
         return Response(_NO_PICTURE, 404, media_type="image/svg+xml", headers=HEADERS)
     return Response(image, media_type="image/png", headers=PICTURE_HEADERS)

@@ -20,7 +20,6 @@ from outrider.monitor.queries.payload_views import flatten
 
 HERE = Path(__file__).parent
 TEMPLATES = (HERE / "templates", *sorted(HERE.parent.glob("views/*/")))
-"""Folders of templates; those of a view lie in its own."""
 KINDS = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -36,8 +35,6 @@ API_HEADERS = HEADERS | {
 
 
 class Pages:
-    """Renders templates and serves the static files, which are read once."""
-
     def __init__(self) -> None:
         folder = HERE / "static"
         self._static = {
@@ -80,18 +77,16 @@ class Pages:
         status: int = 200,
         headers: Mapping[str, str] = HEADERS,
     ) -> HTMLResponse:
-        """Page, or its content when htmx asks for a fresh one."""
         layout = "fragment.html" if fragment else "page.html"
         html = self._environment.get_template(template).render({**context, "layout": layout})
         return HTMLResponse(html, status_code=status, headers=headers)
 
     def standalone(self, template: str, context: Mapping[str, Any]) -> str:
-        """Self-contained page with its styles."""
         css = self._static["outrider.css"].decode()
         return self._environment.get_template(template).render({**context, "css": css})
 
     def static(self, name: str) -> Response | None:
-        """Static file, kept by browsers under its digest."""
+        """Static file under its digest, which browsers may keep."""
         if name not in self._static:
             return None
         headers = {
@@ -116,7 +111,6 @@ def segment(text: str) -> str:
 
 
 def iso(us: int) -> str:
-    """ISO 8601 of microseconds since the epoch."""
     at = utc(us)
     return utc_text(us) if at is None else at.isoformat(timespec="milliseconds")
 

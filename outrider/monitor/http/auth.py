@@ -135,8 +135,11 @@ class KeyGate:
     ) -> None:
         """Pass what needs no key, and browsers with a session."""
         path = scope["path"]
-        is_open = path in self._open_paths or (route is not None and not route.needs)
         is_keyless = self._is_keyless(scope)
+        if not (is_keyless or path in self._open_paths or has_body(headers)):
+            # a body that comes slowly would wait, too, and hold its connection
+            route = route or await self._routes.when_there(scope["method"], path, headers)
+        is_open = path in self._open_paths or (route is not None and not route.needs)
         if is_keyless:
             set_holder(scope, KEYLESS)
         if is_keyless or (is_open and path not in _OF_BROWSERS):
@@ -197,7 +200,7 @@ class KeyGate:
         """Hold a visitor to the scopes of its key, and note what it changes."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         holder = visitor.holder
-        if holder is not None:  # a stranger waits for no route
+        if holder is not None:
             route = route or await self._routes.when_there(scope["method"], scope["path"], headers)
         if holder is None:
             await self._refuse(scope, receive, send, headers, unauthorized())
@@ -248,8 +251,6 @@ class KeyGate:
         if not is_browser(headers):
             await send_problem(send, why)
             return
-        if not has_body(headers):  # a body that comes slowly would wait, too, and hold its connection
-            await self._routes.when_there("GET", LOGIN, {})
         if self._routes.find("GET", LOGIN, {}) is None:
             await send_error(scope, send, why)
             return

@@ -64,6 +64,8 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class FailureRate:
+    """Share of the cases of a test that fail, with its interval."""
+
     cases: int
     failures: int
     low: float = 0.0
@@ -125,6 +127,8 @@ class SliceEvidence:
 
 @dataclass(frozen=True, slots=True)
 class PairedEvidence:
+    """Losses of both versions on the same labelled rows."""
+
     dataset: str
     loss: str
     champion_loss: FloatOrNull
@@ -162,6 +166,8 @@ class NamedSlice:
 
 @dataclass(frozen=True, slots=True)
 class LevelFlags:
+    """Live records flagged at a level with the answers of one version alone."""
+
     level: str
     only_champion: int
     only_candidate: int
@@ -191,6 +197,8 @@ class ShadowEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
+    """Evidence of a verdict."""
+
     suites: Sequence[SuiteEvidence] = ()
     held_out: PairedEvidence | None = None
     fresh: PairedEvidence | None = None

@@ -27,6 +27,8 @@ class FlagLimit:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLimits:
+    """Limits that a candidate must keep to; None where not limited."""
+
     flags: Sequence[FlagLimit] = ()
     agreement: Alike | None = None
     p99_ms: float | None = None
@@ -69,6 +71,8 @@ class WrongMore:
 
 @dataclass(frozen=True, slots=True)
 class AgreementFound:
+    """Share of live records on which candidate and champion answer alike, with its interval."""
+
     word: str
     value: float
     low: float
@@ -83,6 +87,8 @@ class AgreementFound:
 
 @dataclass(frozen=True, slots=True)
 class TimesFound:
+    """Times that answers of the candidate take."""
+
     answered: int = 0
     p99_ms: float | None = None
     """Per record, over ``answered`` live ones."""
@@ -96,12 +102,16 @@ class TimesFound:
 
 @dataclass(frozen=True, slots=True)
 class BytesFound:
+    """Bytes of the weights of both versions."""
+
     champion: int | None
     candidate: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class LimitEvidence:
+    """Measurements for the limits of the policy."""
+
     flags: Sequence[FlagShare] = ()
     agreement: AgreementFound | None = None
     times: TimesFound | None = None

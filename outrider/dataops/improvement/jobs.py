@@ -40,6 +40,8 @@ class JobClosed(OutriderError):  # noqa: N818 - reads as the state it is
 
 @dataclass(frozen=True, slots=True)
 class JobRow:
+    """Job as stored."""
+
     id: str
     model: str
     kind: Kind

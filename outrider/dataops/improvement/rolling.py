@@ -33,6 +33,8 @@ class VersionLosses:
 
 @dataclass(frozen=True, slots=True)
 class VersionStanding:
+    """Losses of a version beside those of the champion, on the latest labelled rows."""
+
     version: str
     rows: int
     hours: int = 0
@@ -55,6 +57,8 @@ class VersionStanding:
 
 @dataclass(frozen=True, slots=True)
 class RollingEvidence:
+    """Standings of all versions on the latest labelled rows."""
+
     rows: int
     """Latest rows that are asked for."""
     p: float

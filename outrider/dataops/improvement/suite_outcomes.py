@@ -19,6 +19,8 @@ _KEY = ("model", "version", "suite", "test")
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRow:
+    """Stored outcome of one test for one version, without examples."""
+
     version: str
     suite: str
     test: str

@@ -27,6 +27,8 @@ class ShownBounds:
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
+    """A verdict of the promotion gate."""
+
     id: str
     model: str
     candidate: str

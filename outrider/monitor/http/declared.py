@@ -120,7 +120,7 @@ class FieldsOf:
     def _type(self) -> Any:
         made: Any = TypedDict(self.name or self.row.__name__, self._kinds)  # type: ignore[misc]  # named while running
         said = inspect.getdoc(self.row) or ""
-        made.__doc__ = self.about or (said.partition("\n\n")[0] if self.name else said)
+        made.__doc__ = self.about or said.partition("\n\n")[0]
         return made
 
     @cached_property

@@ -1,4 +1,4 @@
-"""KeyLimits of a key: records a second, bytes a day."""
+"""Limits of a key: records a second, bytes a day."""
 
 import math
 import time

@@ -39,6 +39,8 @@ _ORIGIN = Provenance.__slots__
 
 @dataclass(frozen=True, slots=True)
 class LabelView:
+    """Label of a record, with its source."""
+
     value: str | None
     source: str
     label: dict[str, Any]
@@ -48,6 +50,8 @@ class LabelView:
 
 @dataclass(frozen=True, slots=True)
 class FlagView:
+    """Flag with facts of its record."""
+
     id: str
     model: str
     record_id: str
@@ -100,6 +104,8 @@ class DatasetStay:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
+    """Record with its location, flags, labels and tests."""
+
     model: str
     id: str
     seq: int

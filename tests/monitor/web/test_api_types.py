@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -233,6 +234,16 @@ def test_names_of_types_are_plain(api: Api) -> None:
     """Two classes of one name would be told apart by their modules, in every generated client."""
     assert [
         name for name in api.document["components"]["schemas"] if not name.isidentifier() or "__" in name
+    ] == []
+
+
+def test_types_of_objects_are_described_in_words(api: Api) -> None:
+    """A dataclass without a docstring describes itself by its signature."""
+    schemas = api.document["components"]["schemas"]
+    assert [
+        name
+        for name, schema in schemas.items()
+        if "properties" in schema and not re.match(r"[A-Z][a-z']*\b[^(]", schema.get("description", ""))
     ] == []
 
 

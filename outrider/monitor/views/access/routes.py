@@ -85,7 +85,7 @@ class Writes(TypedDict):
 
 
 class LimitsWanted(RequestBody):
-    """KeyLimits of a key; null for none."""
+    """Limits of a key; null for none."""
 
     records_per_s: float | None = Field(default=None, gt=0, le=1e9, allow_inf_nan=False)
     burst_records: int | None = Field(default=None, ge=1, le=10**9)

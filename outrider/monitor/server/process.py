@@ -23,7 +23,6 @@ from outrider.dataops.redaction.columns import ColumnRules
 from outrider.dataops.redaction.kinds import Kind
 from outrider.dataops.state.folder_secret import secret_of
 from outrider.errors import OutriderError
-from outrider.monitor.api import v2
 from outrider.monitor.http.auth import KeyGate
 from outrider.monitor.http.bodies import WholeBodies
 from outrider.monitor.http.body_places import BodyPlaces
@@ -62,6 +61,7 @@ from outrider.monitor.settings.reload import read_state
 from outrider.monitor.settings.sections import LimitSettings
 from outrider.monitor.views.columns import routes as column_routes
 from outrider.monitor.views.columns.routes import ColumnSource
+from outrider.monitor.views.open_inference import routes as open_inference
 
 from .app import DOCUMENT, FIRST, build_app
 from .connections import Connections, connections_that_fit
@@ -150,7 +150,9 @@ class ServerProcess:
         self.labels = PageLabels(settings, decoder, self.writer)
         columns = ColumnSource(book, decoder, self.writer, limits.columns)
         routers = [
-            ScopedRouter(v2.ShadowTarget(settings, models, lambda: self.writer.fault), v2),
+            ScopedRouter(
+                open_inference.ShadowTarget(settings, models, lambda: self.writer.fault), open_inference
+            ),
             ScopedRouter(columns, column_routes),
         ]
         self._api = build_app(

@@ -1,4 +1,4 @@
-"""Jobs of the trainer, and the story of retrainings.
+"""Jobs of the trainer.
 
-May import service, triggers.
+May import service.
 """

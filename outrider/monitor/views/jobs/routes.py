@@ -1,7 +1,7 @@
-"""Routes of jobs, and the page of retrainings."""
+"""Routes of jobs."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Query, Request
 from sqlalchemy import Connection, Engine
@@ -13,15 +13,15 @@ from outrider.dataops.improvement.jobs import JobClosed, JobRow, Kind
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import ENDED, OPEN
 from outrider.errors import NotFound
-from outrider.monitor.api.retrains import JOB, JobFacts
+from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
-from outrider.monitor.http.routes import change, form, page, view
+from outrider.monitor.http.routes import change, form, view
 from outrider.monitor.http.visitors import visitor_of
-from outrider.monitor.queries import improvement, stories
 from outrider.monitor.views.service import Service
-from outrider.monitor.views.triggers.reader import triggers_of
-from outrider.monitor.web.bounds_chart import worse_chart
 from outrider.monitor.web.forms import Fields, back
+
+JOB = FieldsOf(JobRow, "Job", times=True)
+JobFacts: TypeAlias = Annotated[dict[str, Any], JOB]
 
 
 class Jobs(TypedDict):
@@ -73,25 +73,6 @@ def _changed(engine: Engine, change: Callable[[Connection], JobRow]) -> dict[str
             return JOB.body(change(connection))
     except JobClosed as error:
         raise ProblemError(problem(409, str(error), field="job")) from error
-
-
-TIME_DIGITS = 18
-
-
-@page("/m/{model}/retrains", scope="read")
-def retrains_page(service: Service, request: Request, model: str, before: str = "") -> Response:
-    before_us = int(before) if before.isdecimal() and len(before) <= TIME_DIGITS else None
-    told, older = stories.list_stories(service.engine, model, before_us=before_us)
-    context = {
-        "stories": told,
-        "older": older,
-        "is_newest": before_us is None,
-        "champions": stories.champion_line(service.engine, model, now_us=now_us()),
-        "watches": improvement.list_watches(service.engine, model) if before_us is None else [],
-        "triggers": triggers_of(service, model) if before_us is None else None,
-        "chart": worse_chart,
-    }
-    return service.frame.page(request, "retrains.html", model, "/retrains", context, refresh=True)
 
 
 @form("POST /m/{model}/jobs", scope="promote")

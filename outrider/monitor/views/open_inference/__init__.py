@@ -1,0 +1,4 @@
+"""Health and metadata for clients of the Open Inference Protocol.
+
+May import no other room.
+"""

@@ -107,6 +107,8 @@ class Dataset:
         account = {
             "labels": len(origins),
             "rows": ADDED,
+            "corrected": 0,
+            "removed": 0,
             "left_out": {},
             "refusals": {},
             "of_other_models": 0,

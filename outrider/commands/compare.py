@@ -379,7 +379,7 @@ def _address(text: str) -> tuple[str, int]:
 def _page_of(report: Callable[[], Mapping[str, Any]], label: Callable[..., bool]) -> Iterator[None]:
     """Live page, and its address on stderr."""
     from outrider.monitor.server.local_server import LocalServer
-    from outrider.monitor.web.compare_page import ComparePage
+    from outrider.monitor.views.comparisons.page import ComparePage
 
     shown = ComparePage(report, label)
     with LocalServer(shown) as server:
@@ -546,6 +546,6 @@ def _write(report: Any, *, keep: Path | None, md: Path | None, html: Path | None
 
 
 def _page(report: "CompareReport") -> str:
-    from outrider.monitor.web.compare_page import compare_page
+    from outrider.monitor.views.comparisons.page import compare_page
 
     return compare_page(report.found)

@@ -21,8 +21,8 @@ from outrider.monitor.compare.report import CompareReport
 from outrider.monitor.compare.run import ComparisonRun, Ending, drive
 from outrider.monitor.compare.traffic import ROWS
 from outrider.monitor.server.local_server import LocalServer
-from outrider.monitor.web.compare_page import ComparePage, compare_page
-from outrider.monitor.web.compare_view import marked
+from outrider.monitor.views.comparisons.page import ComparePage, compare_page
+from outrider.monitor.views.comparisons.report_view import marked
 
 from .compare_askers import Sampled, traffic
 

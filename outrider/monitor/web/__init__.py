@@ -1,4 +1,4 @@
 """The web pages: rendered on the server, readable without JavaScript.
 
-May import settings, http, queries, compare.
+May import settings, http, queries.
 """

@@ -18,7 +18,7 @@ from outrider.monitor.server.local_server import LocalServer
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
-from outrider.monitor.web.compare_page import ComparePage
+from outrider.monitor.views.comparisons.page import ComparePage
 from tests.monitor.compare_askers import Sampled, traffic
 from tests.monitor.services import every_app
 from tests.requirements import require_program

@@ -14,7 +14,7 @@ from outrider.monitor.compare.plan import ComparePlan
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.settings.sections import StorageSettings
-from outrider.monitor.web.compare_page import compare_page
+from outrider.monitor.views.comparisons.page import compare_page
 from tests.comparison_reports import report, report_of, run
 from tests.monitor.services import every_app
 from tests.monitor.test_routes_data import Client

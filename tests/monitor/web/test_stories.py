@@ -12,7 +12,7 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import Job
-from outrider.monitor.queries.stories import Story, champion_line, list_stories
+from outrider.monitor.views.retrains.stories import Story, champion_line, list_stories
 from tests.databases import migrated
 from tests.gate_evidence import kept_evidence
 from tests.model_sources import FUNCTION

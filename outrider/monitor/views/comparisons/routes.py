@@ -25,8 +25,9 @@ from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.routes import change, form, page, view
 from outrider.monitor.http.visitors import GOES_ON, visitor_of
 from outrider.monitor.views.service import Service
-from outrider.monitor.web.compare_view import views_of
 from outrider.monitor.web.forms import Fields
+
+from .report_view import views_of
 
 TAG = "comparisons"
 MOST = 100

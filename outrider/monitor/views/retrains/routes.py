@@ -21,11 +21,13 @@ from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.routes import change, page, view
 from outrider.monitor.http.visitors import visitor_of
-from outrider.monitor.queries import improvement, stories
+from outrider.monitor.queries import improvement
 from outrider.monitor.views.jobs.routes import JOB, JobFacts
 from outrider.monitor.views.service import Service
 from outrider.monitor.views.triggers.reader import triggers_of
 from outrider.monitor.web.bounds_chart import worse_chart
+
+from . import stories
 
 TIME_DIGITS = 18
 

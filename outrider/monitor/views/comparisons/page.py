@@ -13,9 +13,9 @@ from outrider.monitor.compare.labelled import Right
 from outrider.monitor.http.limits import BodyBounds, ClientGone, Receive, Scope, Send, read_body
 from outrider.monitor.http.problem import ProblemError
 from outrider.monitor.http.responses import send_problem
+from outrider.monitor.web.rendering import HERE, Pages
 
-from .compare_view import views_of
-from .rendering import HERE, Pages
+from .report_view import views_of
 
 SCRIPT = (HERE / "static" / "compare.js").read_text(encoding="utf-8")
 _DIGEST = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()

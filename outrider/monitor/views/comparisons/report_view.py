@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from outrider.monitor.compare.pair_texts import question_of, shuffled
-
-from .bounds_chart import BoundsChart, bounds_chart
+from outrider.monitor.web.bounds_chart import BoundsChart, bounds_chart
 
 MOST_WORDS = 400
 """Longer answers are cut before they are compared, which takes the square of their length."""

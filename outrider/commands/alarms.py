@@ -1,4 +1,4 @@
-"""``outrider alarms``: watched streams and how far each is from an alarm."""
+"""``outrider alarms``: watched streams and their distance from an alarm."""
 
 from typing import Annotated, Any
 

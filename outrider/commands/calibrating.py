@@ -1,4 +1,4 @@
-"""``outrider assertions calibrate``: fit a scored assertion's threshold on own labels."""
+"""``outrider assertions calibrate``: fit a scored assertion's threshold on your labels."""
 
 from math import isnan
 from pathlib import Path
@@ -71,7 +71,7 @@ def calibrate(
 
 
 def _verdicts(values: list[Any], source: Path, column: str) -> list[bool | None]:
-    """Booleans of a column; 0 and 1 count as such, null as unlabelled."""
+    """Column as booleans; 0 and 1 count as booleans, null as unlabelled."""
     found: list[bool | None] = []
     for row, value in enumerate(values):
         if value is not None and value not in (0, 1):

@@ -1,4 +1,4 @@
-"""``outrider check-config``: check outrider.toml, load its code, print models' offers."""
+"""``outrider check-config``: check outrider.toml and load the code it names."""
 
 import os
 import re
@@ -112,7 +112,7 @@ def check_config(
 
 
 def _incidents(settings: "Settings", model: str) -> tuple[list[tuple[str, str]], list[str]]:
-    """Tests of the file of incidents, which the gate runs once it exists, and what is wrong with it."""
+    """Tests of a model's incident suite (kind, name), and its errors; the gate runs it, too."""
     from outrider.behavioral_tests import load_suite
 
     path = settings.incident_suite(model)
@@ -125,14 +125,9 @@ def _incidents(settings: "Settings", model: str) -> tuple[list[tuple[str, str]],
 
 
 def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
-    """Offer of an assertion host, by model.
+    """Offer of an assertion host by model: assertions, live tests and suites.
 
-    The host loads the files of the configuration.
-
-    Raises
-    ------
-    ConfigError
-        If loading ends the process, or takes longer than the deadline: then with the line it stood at.
+    Raises ConfigError on a crash or timeout.
     """
     from outrider.monitor.process import wire
 
@@ -169,7 +164,7 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
 
 
 def _place(process: subprocess.Popen[bytes], said: Any) -> str:
-    """Innermost line outside libraries where the process was aborted."""
+    """Innermost line of user code in the traceback of an aborted process."""
     try:
         process.wait(timeout=5.0)
     except subprocess.TimeoutExpired:
@@ -182,7 +177,7 @@ def _place(process: subprocess.Popen[bytes], said: Any) -> str:
 
 
 def _unmet(entry: dict[str, Any], model: "ModelSettings") -> Iterator[str]:
-    """Assertions that wait for a judge which is not configured."""
+    """Assertions that need a judge which is not configured."""
     for judge in entry["assertions"]:
         for need in judge["needs"]:
             if need.startswith("judge.") and need.removeprefix("judge.") not in model.judges:
@@ -190,7 +185,7 @@ def _unmet(entry: dict[str, Any], model: "ModelSettings") -> Iterator[str]:
 
 
 def _missing(settings: "Settings", name: str, model: "ModelSettings") -> Iterator[str]:
-    """Problems of what only the worker loads, found without importing torch."""
+    """Problems of files that only the worker loads, found without importing torch."""
     for judged, judge in model.judges.items():
         yield from (f"judges.{judged}.{problem}" for problem in _judge_problems(settings, judge))
     yield from source_problems(settings, model)

@@ -1,4 +1,4 @@
-"""``outrider columns``: columns that a running service learned for a model."""
+"""``outrider columns``: columns of a model that the running service has learned."""
 
 from typing import Annotated
 

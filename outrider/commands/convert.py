@@ -1,7 +1,4 @@
-"""``outrider convert``: estimators to ONNX, torch modules to safetensors.
-
-The converted model's answers are compared with the original's.
-"""
+"""``outrider convert``: estimators to ONNX, torch modules to safetensors. Compares the answers of both."""
 
 import dataclasses
 from pathlib import Path
@@ -50,7 +47,7 @@ def convert(
 
 
 def _made(reference: str) -> Any:
-    """Model that the referenced callable returns."""
+    """Call the function that a reference names, which returns the model."""
     from outrider.user_code import load_callable
 
     file = Path(reference.rpartition(":")[0] or reference)

@@ -168,7 +168,7 @@ app.add_typer(tags, name="tag")
 
 
 def _told(row: dict[str, Any]) -> dict[str, str]:
-    """Row of a difference, before and after."""
+    """Row of ``outrider dataset diff``, with values as "before → after"."""
     sides = [row[side] or {} for side in ("before", "after")]
     labels = [
         ", ".join(f"{value}" for value in (row[f"labels_{side}"] or {}).values())
@@ -181,7 +181,7 @@ def _told(row: dict[str, Any]) -> dict[str, str]:
 
 
 def _flags(origin: dict[str, Any]) -> str:
-    """Assertions with their severity; of imported rows the names."""
+    """Assertions that flagged a row, with severities; for imported rows, names only."""
     told = [f"{flag['assertion']} {flag['severity']:.3g}" for flag in origin["flags"]]
     return ", ".join(told) or origin["assertion"] or ""
 

@@ -1,4 +1,4 @@
-"""``outrider dataset leaks``: rows that two dataset versions share, or nearly."""
+"""``outrider dataset leaks``: equal or similar rows of two dataset versions."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,7 +59,6 @@ def leaks(
 
 
 def tell_report(report: "LeakReport") -> None:
-    """Print the leaks and repeated rows that were found at a commit."""
     from outrider.dataops.datasets.leak_moves import report_words
 
     typer.echo("\n".join(report_words(report)) or "no leak and no repeated row was found at the commit")

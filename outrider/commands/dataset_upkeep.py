@@ -1,4 +1,4 @@
-"""``outrider dataset gc`` and ``compact``: upkeep of the data folder."""
+"""``outrider dataset gc`` and ``compact``: clean up stored dataset files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,7 +90,7 @@ def compact(
 
 @contextmanager
 def _stores(config: "Path | None") -> "Iterator[tuple[Engine, LocalObjects, Path]]":
-    """Database, objects and data folder of the configuration."""
+    """Database, object store and data folder of the configuration."""
     from outrider.dataops.access.private_files import keep_files_private
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.dataops.state.database import open_database

@@ -1,4 +1,4 @@
-"""``outrider demo``: the whole loop on real digits."""
+"""``outrider demo``: the improvement loop on real digits."""
 
 import sys
 import time

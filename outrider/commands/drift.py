@@ -1,4 +1,4 @@
-"""``outrider drift``: columns whose values are distributed otherwise than in a reference."""
+"""``outrider drift``: columns whose distribution differs from a reference."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""``outrider jobs``: jobs of the trainer, followed, cancelled and tried again."""
+"""``outrider jobs``: list, follow, cancel and retry jobs of the trainer."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ from .output import Config, Json, ModelArgument, as_json, printable, table
 app = listing("List jobs of the trainer; show, cancel and retry one.")
 POLL_S = 0.5
 TELL_S = 10.0
-"""Between lines on the progress of a stage, where they are kept."""
+"""Seconds between progress lines if stderr is not a terminal."""
 COLUMNS = {
     "id": "job",
     "model": "model",
@@ -77,11 +77,7 @@ def retry(job: Job, config: Config = None, json: Json = False) -> None:
 def follow_job(
     api: Api, job: dict[str, Any], *, quiet: bool = False, timeout_s: float | None = None
 ) -> dict[str, Any]:
-    """Follow a job to its end; tell its progress on stderr.
-
-    A terminal has one line for each stage, rewritten; a file one for each stage and every ten seconds.
-    Returns the job, still open where ``timeout_s`` is over.
-    """
+    """Wait for a job to end, with progress on stderr. Returns the unfinished job after ``timeout_s``."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     is_terminal, stage, told_at = sys.stderr.isatty(), None, 0.0
     while job["status"] in OPEN and (deadline is None or time.monotonic() < deadline):

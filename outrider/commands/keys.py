@@ -1,4 +1,4 @@
-"""``outrider keys``: make, list, limit and revoke keys."""
+"""``outrider keys``: create, list, limit and revoke keys."""
 
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias
@@ -23,7 +23,7 @@ COLUMNS = {
 
 
 class Scope(StrEnum):
-    """Rights of a key, as `outrider.dataops.access.scopes` has them."""
+    """Rights of a key, as in `outrider.dataops.access.scopes`."""
 
     ingest = "ingest"
     read = "read"

@@ -22,7 +22,7 @@ COLUMNS = {
     "is_labelled": "labelled",
 }
 SHOWN = 10
-"""Chosen records that a request shows."""
+"""Maximum number of selected records that a request prints."""
 Model = Annotated[str, typer.Argument(help="Name of the model.")]
 
 
@@ -112,7 +112,7 @@ def give(
 
 
 def parsed(value: str) -> Any:
-    """Number or truth value that a text spells, else the text."""
+    """Number or boolean that a text spells, else the text."""
     try:
         found = json_format.loads(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""``outrider assertions learn`` and ``accept``: rules from reference data."""
+"""``outrider assertions learn`` and ``accept``: assertions from reference data."""
 
 import json as json_format
 from collections.abc import Sequence
@@ -156,7 +156,7 @@ def _keep(proposals: "list[Proposal]", path: Path) -> bool:
 
 
 def _units(given: Sequence[str]) -> dict[str, str]:
-    """Units by full name of their column."""
+    """Units by full column name."""
     found = {}
     for text in given:
         column, equals, unit = text.partition("=")
@@ -179,7 +179,7 @@ def _reference(
     labels: list[str],
     special: dict[str, str],
 ) -> "Batch":
-    """A table as records; columns that nothing is said about are inputs."""
+    """Table as a batch of records; columns without a role are inputs."""
     from outrider.assertions import Batch
     from outrider.assertions.batch import PARTS, SYSTEM
 
@@ -201,7 +201,7 @@ def _reference(
 
 
 def _traffic(api: Api, model: str | None, most: int) -> "Batch":
-    """The newest stored records of a model, those of its newest schema."""
+    """Newest stored records of a model that share the newest schema."""
     import pyarrow as pa
 
     from outrider.assertions import Batch

@@ -1,4 +1,4 @@
-"""``outrider log``: changes with the keys that asked for them."""
+"""``outrider log``: changes, and the keys that asked for them."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``outrider models``: versions with their status; one taken out of the shadow."""
+"""``outrider models``: list versions with their status, and retire one."""
 
 from typing import Annotated
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""``outrider dataset quarantine``: records that a dataset refused, and the ways out."""
+"""``outrider dataset quarantine``: list, retry and drop records that a dataset refused."""
 
 from typing import Annotated, Any
 

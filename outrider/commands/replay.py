@@ -1,4 +1,4 @@
-"""``outrider replay``: judge stored traffic again, comparing revisions, or send files."""
+"""``outrider replay``: judge stored traffic again, or send the records of files."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
@@ -181,7 +181,7 @@ def replay(
 def _loaded(
     files: list[Path], against: Path | None, only: Collection[str]
 ) -> "tuple[list[Assertion], list[Assertion] | None]":
-    """Assertions to judge with, and those to compare with; of the names in ``only`` where it has any."""
+    """Assertions to judge with, and those to compare with (None: stored flags), filtered by ``only``."""
     from outrider.assertions import load_assertions
 
     judges = [judge for file in files for judge in load_assertions(file)]
@@ -199,7 +199,6 @@ def _named(judges: "list[Assertion]", names: Collection[str]) -> "list[Assertion
 
 
 def _say(report: dict[str, Any], *, write: bool) -> None:
-    """Print what a replay found."""
     table(report["assertions"], COLUMNS, empty="no assertion to replay")
     for row in report["assertions"]:
         for side, sign in (("only_before", "-"), ("only_after", "+")):
@@ -218,7 +217,7 @@ def _say(report: dict[str, Any], *, write: bool) -> None:
 
 
 def _files(what: list[str], config: Path | None) -> list[Path]:
-    """Files to send; empty where a model is meant."""
+    """Files to send; empty if the argument names a model."""
     from outrider.monitor.settings.config import find_config, load_settings
 
     if not what:
@@ -363,7 +362,7 @@ def _model(settings: "Settings", name: str | None) -> "tuple[str, ModelSettings]
 
 @contextmanager
 def _asked_again(settings: "Settings", engine: Any, name: str, slot: str) -> "Iterator[AnswersAgain]":
-    """Engines of the versions whose answers are judged."""
+    """Engines that run the judged versions again."""
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.monitor.engine.groups import EngineGroups
     from outrider.monitor.worker.answers_again import AnswersAgain
@@ -377,7 +376,7 @@ def _asked_again(settings: "Settings", engine: Any, name: str, slot: str) -> "It
 
 
 def _time(text: str | None) -> int:
-    """Microseconds since the epoch of ``--since``; 0 for the beginning."""
+    """Microseconds since the epoch for ``--since``; 0 for the beginning."""
     if text is None:
         return 0
     try:

@@ -1,7 +1,4 @@
-"""``outrider replay FILES``: send records of files to the running service.
-
-At full speed, or at the pace of their times.
-"""
+"""``outrider replay FILES``: send records of files to the running service, at any pace."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +19,7 @@ _SYSTEM = ("id", "ts", "entity", "version", "weight")
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """Options of the command line about files."""
+    """Command-line options for files."""
 
     model: str | None = None
     inputs: tuple[str, ...] = ()
@@ -46,7 +43,7 @@ class FileOptions:
 
 
 def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | None, *, json: bool) -> None:
-    """Send files and print results; exit code 1 after refusals."""
+    """Send files and print results; exit code 1 if records were refused."""
     from outrider.monitor.files.readers import find_files
     from outrider.monitor.files.sending import BlockSender, DeliveryProgress, ReplayPace, Report
 
@@ -80,7 +77,7 @@ def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | Non
 
 
 def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progress: Any, tell: Any) -> None:
-    """Send one file; what is wrong with it as a whole is noted, and the next one follows."""
+    """Send one file; an error of the whole file is reported, and the next file follows."""
     from outrider.data_files import LeftOut
     from outrider.monitor.files.readers import read_blocks
     from outrider.monitor.files.sending import FileReport, is_done
@@ -129,7 +126,7 @@ def _reading(options: FileOptions, config: Path | None) -> Any:
 
 
 def _configured(model: str | None, config: Path | None) -> tuple[tuple[str, ...], str]:
-    """Inputs and target of the model, where a configuration is here."""
+    """Inputs and target of a model; empty without a configuration."""
     from outrider.monitor.settings.config import find_config, load_settings
 
     path = find_config(config)
@@ -206,7 +203,7 @@ def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
 
 
 def _told(problems: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Refused rows, at most 20 lines: one for all rows of a file that were refused for the same reason.
+    """Lines on refused rows, one for all rows of a file with the same reason, at most 20.
 
     Examples
     --------

@@ -66,7 +66,7 @@ def report(
 
 
 def _gaps(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each gap between groups that can be told."""
+    """Lines on gaps between groups that have enough data."""
     for each in groups:
         for gap in each["gaps"]:
             if gap["value"] is not None:
@@ -79,7 +79,6 @@ def _gaps(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _show(test: Mapping[str, Any]) -> None:
-    """Print one shadow test."""
     state = f"ended {test['ended']}" if test["ended"] else "running"
     advice = test["recommendation"] or test["advice"]
     typer.echo(
@@ -117,7 +116,7 @@ def _version(each: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _page(found: Mapping[str, Any]) -> str:
-    """The report as one HTML file that needs nothing else."""
+    """Report as one self-contained HTML file."""
     from outrider.monitor.views.agreement.page import view_of
     from outrider.monitor.web.rendering import Pages
 

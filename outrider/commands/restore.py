@@ -1,4 +1,4 @@
-"""``outrider restore``: makes a data folder from a backup."""
+"""``outrider restore``: restore a data folder from a backup."""
 
 import json as json_format
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``outrider resume``: shadow models or live tests go on."""
+"""``outrider resume``: resume shadow models or live tests."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""``outrider sessions``: list open sessions of browsers, and end them."""
+"""``outrider sessions``: list and end open browser sessions."""
 
 from typing import Annotated
 

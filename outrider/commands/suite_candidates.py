@@ -1,4 +1,4 @@
-"""``outrider test generate`` and ``review``: language model's cases, people's judgement."""
+"""``outrider test generate`` and ``review``: test cases from a language model."""
 
 import json as json_format
 from collections.abc import Iterator
@@ -125,7 +125,7 @@ def review(
 
 
 def _manner(like: str | None, label: str | None, capability: str) -> "list[WrittenTest]":
-    """Tests whose manner is followed; one that has only a prompt when there are none."""
+    """Tests to imitate; without one, a single test with only a prompt."""
     from msgspec import UNSET
 
     from outrider.behavioral_tests import load_suite
@@ -147,7 +147,7 @@ def _manner(like: str | None, label: str | None, capability: str) -> "list[Writt
 
 
 def _merge(found: "list[Generated]", path: Path) -> int:
-    """Put candidates into a file, made where there is none; how many were new."""
+    """Add candidates to a suite file, created if missing; return the number of new ones."""
     from msgspec.structs import replace
 
     from outrider.behavioral_tests.suite_file import update
@@ -238,13 +238,13 @@ def _shown(test: "WrittenTest", case: "WrittenCase") -> dict[str, Any]:
 
 
 def _printable(value: Any) -> str:
-    """Texts of a machine may try to steer the terminal."""
+    """Generated text without control characters, which could manipulate the terminal."""
     text = value if isinstance(value, str) else json_format.dumps(value, ensure_ascii=False)
     return printable(text)
 
 
 def label_value(text: str) -> Any:
-    """Label that a text spells as JSON, else the text."""
+    """Label parsed as JSON, else the text itself."""
     try:
         return json_format.loads(text)
     except ValueError:

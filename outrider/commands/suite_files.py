@@ -1,4 +1,4 @@
-"""``outrider test import``, ``export`` and ``examples``: suites as data."""
+"""``outrider test import``, ``export`` and ``examples``: suites as data files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -94,10 +94,7 @@ def suites_of(paths: list[Path] | None) -> "list[Suite]":
 
 
 def check_name(path: Path) -> None:
-    """Raise a ConfigError for a name unlike a suite file's.
-
-    Neither pytest nor ``outrider test`` would find such a file.
-    """
+    """Raise ConfigError unless pytest and ``outrider test`` would find the suite file."""
     from outrider.behavioral_tests.suite_file import SUFFIX
 
     if not path.name.endswith(SUFFIX):
@@ -121,7 +118,7 @@ def _written(
 
 
 def counted(suite: "WrittenSuite", path: Path) -> dict[str, Any]:
-    """Counts of a written suite file, for a command's output."""
+    """Number of tests, cases and examples in a suite file."""
     cases = [case for test in suite.tests for case in test.cases]
     return {
         "file": str(path),

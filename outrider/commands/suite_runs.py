@@ -1,4 +1,4 @@
-"""Models of an ``outrider test`` run, and results to keep."""
+"""Models of an ``outrider test`` run, and the results that it keeps."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ from .api import Api, one_model
 from .suite_files import check_name, counted
 
 BEHAVIORAL = "behavioral test"
-"""How the source of rows begins that were failed cases; the service never lets them judge a candidate."""
+"""Prefix of the source of rows made from failed cases, which never judge a candidate."""
 
 
 def predictor_of(model: str, predictions: Path | None, suites: Sequence[Suite], *, seed: int) -> Predictor:
-    """The model, or a file of its predictions in its place."""
+    """The model, or recorded predictions in its place."""
     if predictions is None:
         return load_predictor(model)
     from outrider.behavioral_tests.prediction_files import read_predictions
@@ -28,10 +28,7 @@ def predictor_of(model: str, predictions: Path | None, suites: Sequence[Suite], 
 
 
 def save_failed(suites: Sequence[Suite], outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write the failed cases as a suite file of their own.
-
-    Cases that could not be written are named on stderr.
-    """
+    """Write the failed cases as a suite file. Cases that cannot be written are named on stderr."""
     from outrider.behavioral_tests.suite_file import SUFFIX, failed_cases, write
 
     check_name(path)
@@ -82,7 +79,7 @@ def commit_failed(
 
 
 def _version_of(api: Api, reference: str) -> tuple[str, str]:
-    """Model of the service and version that were asked; where the reference names none, what it says."""
+    """Model and version that were tested; if the reference names no version, the service's champion."""
     _, _, named = reference.partition("#")
     name, _, version = named.partition("@")
     model = one_model(api, name or None)

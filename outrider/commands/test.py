@@ -1,4 +1,4 @@
-"""``outrider test``: run suites without pytest, with subcommands to edit."""
+"""``outrider test``: run suites without pytest; group of commands that edit suites."""
 
 import sys
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ app.command("review")(review)
 def _check(
     model: str, publishes: bool, version: str | None, failed_to: str | None, predictions: Path | None
 ) -> None:
-    """Refuse before the run what would lose its outcomes behind it."""
+    """Refuse options that would fail only after the run and lose its outcomes."""
     if failed_to and predictions:
         raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
     if publishes:

@@ -1,4 +1,4 @@
-"""``outrider watch``: the watch over a new champion."""
+"""``outrider watch``: comparison of a new champion with the former one."""
 
 from typing import Annotated
 

@@ -36,7 +36,7 @@ class Api:
         object.__setattr__(self, "_client", HttpClient(self.url))
 
     def get(self, path: str, **query: object) -> Any:
-        """JSON answer to a GET; query values of None are omitted, lists repeated."""
+        """JSON answer to a GET. Query values of None are omitted, lists repeated."""
         return json.loads(self._ask("GET", path, query)[0])
 
     def get_bytes(self, path: str, **query: object) -> bytes:
@@ -74,11 +74,11 @@ class Api:
             return 0, {"detail": f"{self.url} does not answer: {error}"}, 0.0
         after = answer.headers.get("retry-after", "")
         try:
-            told = json.loads(answer.body)
+            content = json.loads(answer.body)
         except ValueError:
-            told = {}
-        told = {"detail": answer.reason} | (told if isinstance(told, dict) else {})
-        return answer.status, told, float(after) if after.isdigit() else 0.0
+            content = {}
+        content = {"detail": answer.reason} | (content if isinstance(content, dict) else {})
+        return answer.status, content, float(after) if after.isdigit() else 0.0
 
     def _address(self, path: str, query: Mapping[str, object]) -> str:
         text = urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
@@ -169,7 +169,7 @@ def _error(status: int, detail: str, url: str) -> OutriderError:
 
 
 def one_model(api: Api, name: str | None) -> str:
-    """``name``, or the only model of the service; raises OutriderError if there are several."""
+    """``name``, or the only model of the service. Raises OutriderError if there are several."""
     if name is not None:
         return name
     names = sorted({str(row["model"]) for row in api.get("/v1/models")["models"]})
@@ -184,7 +184,7 @@ def record_tables(api: Api, model: str) -> "Iterator[pa.Table]":
 
 
 def following_tables(api: Api, model: str) -> "Iterator[pa.Table | None]":
-    """New records of a model, without end; None when no record has arrived."""
+    """New records of a model, without end; None if none has arrived."""
     _, headers = api.get_page("/v1/records", model=model, from_end=True)
     return _pages(api, model, int(headers["x-outrider-next"]))
 

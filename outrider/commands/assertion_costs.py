@@ -23,17 +23,17 @@ NO_RECORDS = "no records stored yet"
 
 def costs(settings: Settings) -> dict[str, str]:
     """Microseconds per record of each assertion, as text, by ``model/assertion``."""
-    told: dict[str, str] = {}
+    found: dict[str, str] = {}
     for name, model in settings.models.items():
         batch = opened_records(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
         for file in model.assertions:
             try:
                 assertions = load_assertions(settings.path(file))
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may do anything
-                told[f"{name}/{file}"] = f"does not load: {error!r}"[:200]
+                found[f"{name}/{file}"] = f"does not load: {error!r}"[:200]
                 continue
-            told |= {f"{name}/{judge.name}": cost(judge, batch) for judge in assertions}
-    return told
+            found |= {f"{name}/{judge.name}": cost(judge, batch) for judge in assertions}
+    return found
 
 
 def opened_records(settings: Settings, name: str, batch: Batch | None) -> Batch | None:

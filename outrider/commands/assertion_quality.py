@@ -83,7 +83,7 @@ def suspend(
 ) -> None:
     """Suspend an assertion in every slot.
 
-    A new revision of the assertion judges at once.
+    A new revision of the assertion is not suspended.
     """
     api = connect(config)
     body = {"until": until, "for_s": None if for_ is None else seconds(for_), "reason": reason}

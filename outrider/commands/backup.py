@@ -76,10 +76,10 @@ def summary(manifest: "Manifest", folder: Path) -> dict[str, Any]:
 
 class ProgressLine:
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """Print the progress on stderr, at most once every ``EVERY_S`` seconds."""
-        if (now := time.monotonic()) - self._said >= EVERY_S:
-            self._said = now
+        if (now := time.monotonic()) - self._printed_at >= EVERY_S:
+            self._printed_at = now
             typer.echo(f"{what}: {100 * done // max(1, total)} %", err=True)

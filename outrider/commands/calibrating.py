@@ -25,7 +25,7 @@ def calibrate(
     answer: Annotated[str, typer.Option(help="Column of the answers.")] = "answer",
     passages: Annotated[str, typer.Option(help="Column of passages: texts or lists of texts.")] = "passages",
     precision: Annotated[
-        float | None, typer.Option(min=0.01, max=0.99, help="Least precision; without it F1 decides.")
+        float | None, typer.Option(min=0.01, max=0.99, help="Minimum precision; without it, F1 is maximized.")
     ] = None,
     delimiter: Delimiter = None,
     decimal: Decimal = ".",

@@ -1,4 +1,4 @@
-"""``outrider check-config``: check outrider.toml and load the code it names."""
+"""``outrider check-config``: check outrider.toml and load its code."""
 
 import os
 import re
@@ -134,9 +134,9 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.host", "--config", str(path)]
     command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
-    with ours, theirs, tempfile.TemporaryFile() as said:
+    with ours, theirs, tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         theirs.close()
         ours.settimeout(deadline_s)
@@ -144,15 +144,15 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
             while "loading" in (header := wire.receive(ours)[0]):
                 pass
         except TimeoutError:
-            process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
+            process.send_signal(signal.SIGABRT)  # the fault handler writes the traceback
             raise ConfigError(
                 f"{path}: loading the files it names takes longer than {deadline_s:g} s"
-                f"{_place(process, said)}; a file that the service loads must not wait or loop"
+                f"{_place(process, log)}; a file that the service loads must not wait or loop"
             ) from None
         except (EOFError, OSError):
             code = process.wait()
-            said.seek(0)
-            text = said.read()[-2000:].decode(errors="replace")
+            log.seek(0)
+            text = log.read()[-2000:].decode(errors="replace")
             raise ConfigError(
                 f"{path}: loading the files it names ended the process (exit code {code})\n{text}".rstrip()
             ) from None
@@ -163,14 +163,14 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
     return found
 
 
-def _place(process: subprocess.Popen[bytes], said: Any) -> str:
+def _place(process: subprocess.Popen[bytes], log: Any) -> str:
     """Innermost line of user code in the traceback of an aborted process."""
     try:
         process.wait(timeout=5.0)
     except subprocess.TimeoutExpired:
         return ""
-    said.seek(0)
-    lines = re.findall(r'File "(.+?)", line (\d+)', said.read().decode(errors="replace"))
+    log.seek(0)
+    lines = re.findall(r'File "(.+?)", line (\d+)', log.read().decode(errors="replace"))
     libraries = (sys.prefix, sys.base_prefix, "<frozen", str(Path(__file__).parents[1]))
     own = [f"; it stood at {file}:{line}" for file, line in lines if not file.startswith(libraries)]
     return own[0] if own else ""

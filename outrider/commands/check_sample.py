@@ -1,4 +1,4 @@
-"""Rehearsal of a configuration on a sample, run in a subprocess by ``check-config``."""
+"""Rehearsal for ``check-config``: run the configuration on a sample, in a subprocess."""
 
 import json
 import subprocess

@@ -70,7 +70,9 @@ def compare(
     ] = 0.02,
     slice_by: Annotated[
         list[str] | None,
-        typer.Option("--slice", help="Column to look at apart: attrs.country (may be repeated)."),
+        typer.Option(
+            "--slice", help="Column whose values are judged apart: attrs.country (may be repeated)."
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="Output that is the answer; default: found in them.")
@@ -103,7 +105,7 @@ def compare(
     ] = False,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Most questions a second to production, and to each candidate."),
+        typer.Option(min=0.001, help="Maximum questions per second to production, and to each candidate."),
     ] = None,
     price: Annotated[
         list[str] | None,
@@ -132,7 +134,7 @@ def compare(
         ),
     ] = None,
     judge_model: Annotated[str | None, typer.Option(help="Name to call the judge's model by.")] = None,
-    judge_budget: Annotated[int, typer.Option(min=1, help="Most pairs that the judge is asked about.")] = 400,
+    judge_budget: Annotated[int, typer.Option(min=1, help="Maximum number of pairs to judge.")] = 400,
     judge_key_env: Annotated[
         str, typer.Option(help="Environment variable with the judge's key.")
     ] = "OUTRIDER_JUDGE_KEY",
@@ -212,7 +214,7 @@ def compare(
         for each in candidate
     ]
     _confirm(public_hosts([*candidate, *([judge] if judge else [])], production), yes=yes)
-    said = (
+    pair_judge = (
         None
         if judge is None
         else PairJudge(
@@ -225,7 +227,7 @@ def compare(
     embedder = (
         None if embed is None else TextEmbedder(local_asker(embed, options.but(name="embedding")), seed)
     )
-    run = ComparisonRun(asked, candidates, plan, judge=said, embedder=embedder)
+    run = ComparisonRun(asked, candidates, plan, judge=pair_judge, embedder=embedder)
     began, opened = time.monotonic(), time.time_ns() // 1000
     taken = {"drop": drop or (), "hash": hash_ or (), "safe": safe_to_ask or ()}
 
@@ -418,10 +420,10 @@ def _prices(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
 
 def _announced(batches: "Iterable[Batch]", sentence: Callable[[Collection[str]], str]) -> "Iterator[Batch]":
     """Pass the batches through, printing ``sentence`` on stderr before the first question."""
-    is_told = False
+    is_announced = False
     for batch in batches:
-        if batch.rows and not is_told:
-            is_told = True
+        if batch.rows and not is_announced:
+            is_announced = True
             typer.echo(sentence(batch.names), err=True)
         yield batch
 
@@ -430,13 +432,13 @@ def _once(
     sentence: Callable[[], str], tell: "Callable[[ComparisonRun], None]"
 ) -> "Callable[[ComparisonRun], None]":
     """Wrap ``tell`` so that ``sentence`` is printed on stderr once, after the first answers."""
-    told: list[str] = []
+    printed: list[str] = []
 
     def once(run: "ComparisonRun") -> None:
-        if run.asked and not told:
-            told.append(sentence())
-            if told[0]:
-                typer.echo(told[0], err=True)
+        if run.asked and not printed:
+            printed.append(sentence())
+            if printed[0]:
+                typer.echo(printed[0], err=True)
         tell(run)
 
     return once

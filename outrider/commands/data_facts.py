@@ -1,4 +1,4 @@
-"""Facts on the data folder for ``outrider doctor``: size, days left, pauses, refusals."""
+"""Data folder facts for ``outrider doctor``: size, days left, pauses, refusals."""
 
 import shutil
 import sqlite3
@@ -99,7 +99,9 @@ def forecast(
     state_per_day: float,
     ids_per_day: float = 0.0,
 ) -> dict[str, float | None]:
-    """Days that payloads are kept, and days until the disk is full (None: never), at the given growth.
+    """Days that payloads are kept, and days until the disk is full.
+
+    At the given growth per day; ``days_left`` is None if the disk never fills up.
 
     Parameters
     ----------
@@ -158,7 +160,7 @@ def _judged(path: Path, facts: dict[str, Any]) -> int:
         try:
             (judged,) = database.execute("SELECT count(*) FROM record").fetchone()
             paused = database.execute("SELECT what, model FROM pause ORDER BY since_us").fetchall()
-        except sqlite3.OperationalError:  # of another layout: said with the latency
+        except sqlite3.OperationalError:  # of another schema: reported with the latency
             return 0
     if paused:
         facts["paused"] = ", ".join(f"{what} of {model or 'every model'}" for what, model in paused)
@@ -166,7 +168,7 @@ def _judged(path: Path, facts: dict[str, Any]) -> int:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    # As readers of the service do: read-only mode fails where a crash left a log behind.
+    # As readers of the service do: read-only mode fails if a crash left a log file.
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)
     connection.execute("PRAGMA query_only = ON")
     return connection

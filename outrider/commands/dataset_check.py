@@ -64,7 +64,7 @@ def check(
 
 
 def judged(assertions: "list[Assertion]", view: "Batch") -> "tuple[Flags, dict[str, str]]":
-    """Flags of assertions on labels, and reasons why some assertions did not run."""
+    """Flags of assertions on labels, and reasons for assertions not run."""
     from outrider.assertions import Checker
     from outrider.assertions.flags.validate import lacking
 

@@ -156,7 +156,7 @@ def show(found: dict[str, Any], *, json: bool) -> None:
     if models := found.get("models"):
         typer.echo(f"trained on its rows: {', '.join(models)}; retrain them, or take them out of use")
     if blocks := found.get("unreadable_blocks"):
-        typer.echo(f"damaged blocks, of which nobody knows whose they are: {', '.join(map(str, blocks))}")
+        typer.echo(f"damaged blocks, whose records are unknown: {', '.join(map(str, blocks))}")
 
 
 def _note_write(folder: Path, id_: str) -> None:

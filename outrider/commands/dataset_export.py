@@ -1,4 +1,4 @@
-"""``outrider dataset export``: write a version as a folder that other tools read."""
+"""``outrider dataset export``: write a version in other tools' formats."""
 
 import json as json_format
 import os
@@ -48,7 +48,7 @@ def export(
 ) -> None:
     """Write a version as Parquet, Hugging Face folder, pictures, chats or preferences.
 
-    Train and held-out rows stay apart. The folder appears once it is complete.
+    Train and held-out rows stay separate. The folder appears once it is complete.
     """
     from .export_formats import FORMATS, ExportColumns
 
@@ -76,9 +76,9 @@ def export(
             (content / "README.md").write_text(dataset_card(id, version, parts), encoding="utf-8")
         sync_all(content)
         _put(content, to, staged)
-    told = [f"{count} {kept.replace('_', '-')} rows" for kept, count in written.rows.items()]
+    counts = [f"{count} {kept.replace('_', '-')} rows" for kept, count in written.rows.items()]
     left = [f"; {count} left out: {why}" for why, count in written.left_out.items()]
-    tell(facts | {"folder": str(to)}, f"{id}: {', '.join(told)} written to {to}{''.join(left)}", json=json)
+    tell(facts | {"folder": str(to)}, f"{id}: {', '.join(counts)} written to {to}{''.join(left)}", json=json)
 
 
 def dataset_card(id: str, version: dict[str, Any], parts: "Sequence[Part]") -> str:

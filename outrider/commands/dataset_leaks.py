@@ -42,7 +42,7 @@ def leaks(
     first = _rows(api, name, part or (None if other else "train"))
     second = _rows(api, other or name, other_part if other else "held_out")
     if first[0] == second[0]:
-        raise ConfigError(f"{first[0]} beside itself: two versions or parts expected")
+        raise ConfigError(f"{first[0]} with itself: two versions or parts expected")
     left, right = sides(
         dict([first, second]), tuple(f"inputs.{n.removeprefix('inputs.')}" for n in column or ())
     )

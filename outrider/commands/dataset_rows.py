@@ -25,7 +25,7 @@ def version_of(api: Api, reference: str) -> dict[str, Any]:
 
 
 def named(name: str, version: str | None) -> str:
-    """Dataset reference, with the version from an option if it is given."""
+    """Dataset reference, with the version from an option, if given."""
     if version is None:
         return name
     if "@" in name:

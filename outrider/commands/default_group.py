@@ -13,7 +13,7 @@ _ALIKE = 0.75
 
 
 class Commands(TyperGroup):
-    """Command group that suggests near names, and takes ``--model NAME`` for a model argument."""
+    """Command group that suggests near names. ``--model NAME`` may replace a model argument."""
 
     def loaded(self, command: Any) -> Any:
         """Command behind a lazily imported stand-in."""
@@ -78,7 +78,7 @@ def listing(text: str) -> typer.Typer:
 
 
 def with_model(command: Any, args: list[str]) -> list[str]:
-    """Turn ``--model NAME`` into the first positional argument, if the command takes one."""
+    """Turn ``--model NAME`` into the positional argument of a command's model."""
     params = [] if command is None else command.params
     models = [each for each in params if each.name == "model" and each.param_type_name == "argument"]
     if not models:

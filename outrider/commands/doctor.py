@@ -1,4 +1,4 @@
-"""``outrider doctor``: facts on this machine and the data folder, and start-up times."""
+"""``outrider doctor``: facts on the machine and data folder, start-up times."""
 
 import json as json_format
 import os
@@ -176,14 +176,14 @@ def _folded(config: Path | None) -> dict[str, str]:
 
     from .stored_state import read_state
 
-    def told(settings: "Settings", connection: "Connection") -> dict[str, str]:
+    def folded(settings: "Settings", connection: "Connection") -> dict[str, str]:
         return {
             f"{name} {dimension}": f"{share:.1%} of late records under {OTHERS}: {PLACES} values have names"
             for name in settings.models
             for dimension, share in folded_shares(connection, name).items()
         }
 
-    return read_state(find_config(config), told, other={})
+    return read_state(find_config(config), folded, other={})
 
 
 def _trunks(config: Path | None) -> dict[str, str]:

@@ -50,7 +50,7 @@ def weak_labels(
     to: To = Path("weak-labels.parquet"),
     assertion: Annotated[str | None, typer.Option(help="Only corrections of this assertion.")] = None,
     min_confidence: Annotated[
-        float, typer.Option(min=0, max=1, help="Least confidence of a correction.")
+        float, typer.Option(min=0, max=1, help="Minimum confidence of a correction.")
     ] = 0.0,
     config: Config = None,
     json: Json = False,

@@ -154,16 +154,18 @@ def write_preferences(parts: Sequence[Part], folder: Path, choice: ExportColumns
     written = Written(facts={"prompt": prompt, "label": label, "answer": answer})
 
     def lines(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-        for asked, right, said in _columns(batch, prompt, label, answer):
-            missing = [n for n, value in ((prompt, asked), (label, right), (answer, said)) if value is None]
+        for asked, right, answered in _columns(batch, prompt, label, answer):
+            missing = [
+                n for n, value in ((prompt, asked), (label, right), (answer, answered)) if value is None
+            ]
             if missing:
                 written.left_out[f"no {missing[0]}"] += 1
-            elif _reply(right) == _reply(said):
+            elif _reply(right) == _reply(answered):
                 written.left_out["the label is the model's answer"] += 1
             elif isinstance(_parsed(asked), list):
-                yield {"prompt": _messages(asked), "chosen": _reply(right), "rejected": _reply(said)}
+                yield {"prompt": _messages(asked), "chosen": _reply(right), "rejected": _reply(answered)}
             else:
-                yield {"prompt": _text(asked), "chosen": _text(right), "rejected": _text(said)}
+                yield {"prompt": _text(asked), "chosen": _text(right), "rejected": _text(answered)}
 
     return _write_lines(parts, folder, lines, written)
 
@@ -282,9 +284,11 @@ def _messages(asked: Any) -> list[dict[str, Any]]:
     return [{name: value for name, value in message.items() if value is not None} for message in asked]
 
 
-def _reply(said: Any) -> list[dict[str, Any]]:
-    said = _parsed(said)
-    return _messages(said) if _is_conversation(said) else [{"role": "assistant", "content": _text(said)}]
+def _reply(answer: Any) -> list[dict[str, Any]]:
+    answer = _parsed(answer)
+    return (
+        _messages(answer) if _is_conversation(answer) else [{"role": "assistant", "content": _text(answer)}]
+    )
 
 
 def _text(value: Any) -> str:

@@ -74,7 +74,7 @@ def _never_there(model: "ModelSettings") -> Iterator[str]:
     if policy.rolling is not None and model.kind == "endpoint":
         yield "gate.rolling: versions of an endpoint are not asked again, so none wins; remove it"
     if any(policy.memory.model_dump().values()) and model.kind in ("function", "endpoint"):
-        yield f"gate.memory: nobody knows the bytes of a {model.kind}, so nothing is promoted; remove it"
+        yield f"gate.memory: the size of a {model.kind} is unknown, so nothing is promoted; remove it"
 
 
 def gate_warnings(model: "ModelSettings") -> Iterator[str]:

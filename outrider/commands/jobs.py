@@ -70,7 +70,7 @@ def cancel(job: Job, config: Config = None, json: Json = False) -> None:
 
 @app.command()
 def retry(job: Job, config: Config = None, json: Json = False) -> None:
-    """Try a failed or cancelled job again, behind its last finished stage."""
+    """Retry a failed or cancelled job, from its last finished stage on."""
     _tell(connect(config).post(f"/v1/jobs/{job}/retry", {}), json=json)
 
 
@@ -79,15 +79,15 @@ def follow_job(
 ) -> dict[str, Any]:
     """Wait for a job to end, with progress on stderr. Returns the unfinished job after ``timeout_s``."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    is_terminal, stage, told_at = sys.stderr.isatty(), None, 0.0
+    is_terminal, stage, printed_at = sys.stderr.isatty(), None, 0.0
     while job["status"] in OPEN and (deadline is None or time.monotonic() < deadline):
         now = job["stage"] or job["status"]
         is_new = now != stage
-        if not quiet and (is_new or is_terminal or time.monotonic() - told_at >= TELL_S):
+        if not quiet and (is_new or is_terminal or time.monotonic() - printed_at >= TELL_S):
             line = printable(" ".join(filter(None, (f"{job['id']}: {now}", _progress(job)))))
             before = "\n" if is_terminal and is_new and stage is not None else ""
             typer.echo(f"{before}\r{line}\x1b[K" if is_terminal else line, err=True, nl=not is_terminal)
-            stage, told_at = now, time.monotonic()
+            stage, printed_at = now, time.monotonic()
         time.sleep(POLL_S)
         job = api.get(f"/v1/jobs/{job['id']}")
     if is_terminal and stage is not None:

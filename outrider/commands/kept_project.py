@@ -105,17 +105,17 @@ def _text(folder: Path, systems: ComparedSystems, refused: Mapping[str, str]) ->
     agree = [each for each in systems.agree if each != "embedding"]
     lines += [f"agree = {_toml(agree)}"] if agree else []
     if len(agree) < len(systems.agree):
-        lines.append("# --agree embedding cannot be said here: a service embeds no texts.")
+        lines.append("# --agree embedding cannot be set here: a service embeds no texts.")
     if _request(systems) is not None:
         lines += ["", f"[models.{_MODEL}.intake]", "keep_request = true", 'answers = "joined"']
         if name := _called(systems):
             lines.append(f"request_models = {_toml([name])}")
     for version, text in _versions(systems.candidates):
         lines += ["", f"[models.{_MODEL}.challengers.{_toml(version)}]"]
-        said = _section(text, version, folder, systems, refused)
-        if all(line.startswith("#") for line in said):
+        section = _section(text, version, folder, systems, refused)
+        if all(line.startswith("#") for line in section):
             lines[-1] = f"# {lines[-1]}"
-        lines += said
+        lines += section
     return "\n".join(lines) + "\n"
 
 
@@ -126,11 +126,11 @@ def _section(
     try:
         if version in refused:
             raise ConfigError(refused[version])
-        said = _settings(text, folder, systems, is_production=version == "production")
+        settings = _settings(text, folder, systems, is_production=version == "production")
     except (ConfigError, OSError) as error:
         why = " ".join(str(error).split())
-        return [f"# {json.dumps(text, ensure_ascii=False)} cannot be said here: {_comment(why)}"]
-    return [f"{name} = {_toml(value)}" for name, value in said.items()]
+        return [f"# {json.dumps(text, ensure_ascii=False)} cannot be configured here: {_comment(why)}"]
+    return [f"{name} = {_toml(value)}" for name, value in settings.items()]
 
 
 def _settings(text: str, folder: Path, systems: ComparedSystems, *, is_production: bool) -> dict[str, Any]:

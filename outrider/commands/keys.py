@@ -70,7 +70,7 @@ def list_keys(
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option(help="Name, which stands in the log.")],
+    name: Annotated[str, typer.Option(help="Name, shown in the log.")],
     scope: Annotated[
         list[Scope],
         typer.Option(help="What it may do; several may be given."),
@@ -84,7 +84,7 @@ def create(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make a key, shown this once."""
+    """Make a key, shown only once."""
     body = {"name": name, "scopes": [one.value for one in scope], "models": model or []}
     made = connect(config).post("/v1/keys", body | _wanted(records_per_s, burst, bytes_per_day))
     if json:
@@ -103,7 +103,7 @@ def limit(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Set a key's limits, none where not named."""
+    """Set a key's limits; limits not named are removed."""
     body = _wanted(records_per_s, burst, bytes_per_day)
     found = connect(config).post(f"/v1/keys/{name}/limits", body)
     tell(found, f"key {found['name']}: {_limits(found) or 'no limits'}", json=json)

@@ -61,7 +61,7 @@ def request(
 
 @app.command()
 def estimate(model: Model, config: Config = None, json: Json = False) -> None:
-    """Accuracy and precision over the traffic, from labels that were asked for."""
+    """Estimate accuracy and precision on the traffic, from requested labels."""
     found = connect(config).get(f"/v1/models/{model}/estimates")
     if json:
         as_json(found)
@@ -107,8 +107,8 @@ def give(
         "key": uuid4().hex,
     }
     found = connect(config).post("/v1/labels", body)
-    told = f"label of {record} withdrawn" if withdraw else f"{record}: {field} = {answer!r} taken"
-    tell(found, told, json=json)
+    sentence = f"label of {record} withdrawn" if withdraw else f"{record}: {field} = {answer!r} taken"
+    tell(found, sentence, json=json)
 
 
 def parsed(value: str) -> Any:

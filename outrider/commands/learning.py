@@ -50,7 +50,7 @@ def learn(
     max_fire_rate: Annotated[
         float, typer.Option(help="Share of the later records on which all together may fire.")
     ] = 0.005,
-    records: Annotated[int, typer.Option(help="Stored records to learn from, at most.")] = 100_000,
+    records: Annotated[int, typer.Option(help="Maximum number of stored records to learn from.")] = 100_000,
     save: Annotated[Path | None, typer.Option(help="JSON file of the proposals, for accept.")] = None,
     write: Annotated[Path | None, typer.Option(help="Accept all into this Python file at once.")] = None,
     delimiter: Delimiter = None,
@@ -63,7 +63,7 @@ def learn(
 
     Rules are found on the earlier records and judged on the later ones, by --ts or in the order of the file.
     Columns of a file that are not named otherwise are inputs; full names (inputs.age, outputs.label, entity)
-    stand for themselves.
+    keep their meaning.
     """
     from outrider.assertions.learn import learn as propose
 

@@ -43,23 +43,23 @@ class LiveReport:
         return f"{self._api.url}{kept['page']}"
 
     def _go_on(self) -> None:
-        is_told, waited_s, pause_s = False, 0.0, EVERY_S
+        is_printed, waited_s, pause_s = False, 0.0, EVERY_S
         while not self._ended.wait(pause_s):
             waited_s += pause_s
             pause_s = max(EVERY_S, PART * waited_s)
-            # What cannot be sent now is said of the last report; a report may be made amid a change.
+            # Errors are reported for the last report only; a report may be made during a change.
             with suppress(OutriderError, RuntimeError):
                 page = self.send(self._report())
-                if not is_told:
+                if not is_printed:
                     typer.echo(f"live: {page}", err=True)
-                is_told = True
+                is_printed = True
 
 
 @contextmanager
 def live_report(
     model: str | None, config: Path | None, report: "Callable[[], CompareReport]"
 ) -> Iterator[LiveReport | None]:
-    """Sender of live reports; None if the records do not come from a service."""
+    """Sender of live reports; None for records from anywhere but a service."""
     if model is None:
         yield None
         return

@@ -25,7 +25,7 @@ def login(config: Config = None, json: Json = False) -> None:
 
 
 def one_time_link(api: Api) -> tuple[str, str]:
-    """URL that opens the page once, and the time when it expires."""
+    """URL that opens the page once, and its time of expiry."""
     made = _ask(api)
     return api.url + made["path"], made["until"]
 

@@ -79,9 +79,9 @@ def redaction_problems(settings: "Settings", name: str) -> Iterator[str]:
     known |= {column for schema in seen for column in schema.names}
     for column in sorted(model.redact.keys() - known):
         part, _, field = column.partition(".")
-        beside = {each.partition(".")[2]: each for each in known if each.startswith(f"{part}.")}
-        if field != "*" and (near := difflib.get_close_matches(field, beside, n=1)):
-            yield f"redact.{column}: no record has this column; did you mean {beside[near[0]]!r}?"
+        fields = {each.partition(".")[2]: each for each in known if each.startswith(f"{part}.")}
+        if field != "*" and (near := difflib.get_close_matches(field, fields, n=1)):
+            yield f"redact.{column}: no record has this column; did you mean {fields[near[0]]!r}?"
 
 
 def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _slice_problems(settings: "Settings", policy: "GateSettings", connection: "C
         try:
             version = open_if_any(connection, one.held_out or policy.held_out)
         except (Erased, NotFound):
-            continue  # told above
+            continue  # reported above
         if version is not None and one.where:
             rows = read(connection, LocalObjects(settings.data_folder / "objects"), version)
             _, why = rows_where(rows, one.where)

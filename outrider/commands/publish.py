@@ -24,7 +24,7 @@ def publish(
     source: Literal["cli", "pytest"],
     folder: Path | None = None,
 ) -> str:
-    """Publish outcomes of ``reference`` (as ``--model`` names it); return ``model@version``.
+    """Publish outcomes of ``reference`` (the value of ``--model``); return ``model@version``.
 
     ``target`` is VERSION or MODEL@VERSION and overrides the reference.
     """
@@ -41,13 +41,13 @@ def publish(
 def version_of(reference: str, target: str | None, *, folder: Path | None = None) -> tuple[str | None, str]:
     """Model (None: the service's only one) and version of outcomes. ``target`` overrides ``reference``."""
     known = _of_reference(reference, folder or Path())
-    told = _of_target(target) if target else (None, None)
-    version = told[1] or known[1]
+    given = _of_target(target) if target else (None, None)
+    version = given[1] or known[1]
     if version is None:
         raise ConfigError(
             f"{reference} does not say which version was tested: name it, VERSION or MODEL@VERSION"
         )
-    return told[0] or known[0], version
+    return given[0] or known[0], version
 
 
 def _of_target(target: str) -> tuple[str | None, str | None]:

@@ -28,7 +28,7 @@ _NOTHING = 5
 def record(
     out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .jsonl.")],
     minutes: Annotated[float, typer.Option(min=0.001, help="How long to record.")] = 10.0,
-    records: Annotated[int, typer.Option(min=1, help="Most records.")] = 100_000,
+    records: Annotated[int, typer.Option(min=1, help="Maximum number of records.")] = 100_000,
     model: ModelOption = None,
     hash_: HashOption = None,
     config: Config = None,

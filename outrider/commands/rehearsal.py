@@ -37,14 +37,14 @@ _HERE = str(Path(__file__).parents[1])
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records on which a model is tried; ``source`` says where they come from."""
+    """Records on which a model is tried, with their source as text."""
 
     batch: Batch
     source: str
 
 
 class RehearsalLog:
-    """Writer of findings as JSON lines, flushed at once, because user code may end the process."""
+    """Writer of findings as JSON lines. Each is flushed, because user code may end the process."""
 
     def __init__(self, out: TextIO, model: str) -> None:
         self._out = out
@@ -63,7 +63,7 @@ def rehearse(settings: Settings, name: str, given: Path | None, findings: Rehear
     try:
         sample = find_sample(settings, name, given, tests)
     except Exception as error:  # noqa: BLE001 - the file is the user's
-        findings.tell("problem", f"sample: {given or 'data/sample.*'} cannot be read: {told(error)}")
+        findings.tell("problem", f"sample: {given or 'data/sample.*'} cannot be read: {error_line(error)}")
         return
     if sample is None:
         findings.tell(
@@ -145,7 +145,7 @@ def _answered(
         try:
             answers = answers_to(section_predictor(settings, name, version), batch)
         except Exception as error:  # noqa: BLE001 - the model is somebody's code
-            findings.tell("problem", f"{where}: {told(error, batch)}; asked about {sample.source}")
+            findings.tell("problem", f"{where}: {error_line(error, batch)}; asked about {sample.source}")
             continue
         for problem in answer_problems(model, answers, batch):
             findings.tell("problem", problem if version is None else f"{where}: {problem}")
@@ -181,7 +181,7 @@ def answer_problems(model: ModelSettings, answers: Mapping[str, Any], sample: Ba
     if probs is not None and probs.ndim == 2 and probs.shape[1] != len(model.classes):
         yield (
             f"classes: one for each column of outputs.probs expected ({probs.shape[1]}), "
-            f"got {len(model.classes)}; they stand in the order of probs"
+            f"got {len(model.classes)}; in the order of probs"
         )
 
 
@@ -209,14 +209,14 @@ def _judge(settings: Settings, model: ModelSettings, answered: Batch, findings: 
                 severities_of(each, batch)
             except Exception as error:  # noqa: BLE001 - the assertion is somebody's code
                 wrong.add(column_of(error))
-                findings.tell("problem", f"assertions: {file}: {each.name}: {told(error, batch)}")
+                findings.tell("problem", f"assertions: {file}: {each.name}: {error_line(error, batch)}")
         for column in named_columns(path.read_text(encoding="utf-8")):
             if not batch.has(column) and column not in wrong:
                 findings.tell("warning", f"{file}: {unknown(column, batch.names)} in the sample")
 
 
 def named_columns(source: str) -> list[str]:
-    """Columns that occur as strings in a file, except those checked with ``has``.
+    """Column names in a file's strings, except names checked with ``has``.
 
     Examples
     --------
@@ -249,7 +249,7 @@ def _ask(
         try:
             judged, asked = _try(test, predictor, sample.batch)
         except Exception as error:  # noqa: BLE001 - its model and functions are somebody's code
-            alike.setdefault(f"{file}: \0: {told(error, sample.batch)}", []).append(test.name)
+            alike.setdefault(f"{file}: \0: {error_line(error, sample.batch)}", []).append(test.name)
             continue
         wrong = [each for each in asked.names if each.startswith("inputs.") and each not in known]
         if wrong:
@@ -298,14 +298,14 @@ def column_of(error: BaseException) -> str | None:
     return found[1] if found else None
 
 
-def told(error: BaseException, batch: Batch | None = None) -> str:
+def error_line(error: BaseException, batch: Batch | None = None) -> str:
     """One line on an error, with the innermost line of user code."""
     column = column_of(error)
     if column is not None and batch is not None:
         text = unknown(column, batch.names)
     else:
-        said = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-        text = f"{type(error).__name__}: {said}".splitlines()[0]
+        message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        text = f"{type(error).__name__}: {message}".splitlines()[0]
     place, at = error.__traceback__, ""
     while place is not None:
         file = place.tb_frame.f_code.co_filename

@@ -133,7 +133,7 @@ def replay(
 ) -> None:
     """Judge stored traffic again and compare flags of two revisions.
 
-    Runs beside a service or without.
+    Runs with or without a running service.
 
     With files or folders: send their records to the running service. A name that is a configured model is the
     model; write ./NAME for a folder of that name.
@@ -205,8 +205,10 @@ def _say(report: dict[str, Any], *, write: bool) -> None:
             if row[f"{side}_examples"]:
                 typer.echo(f"{row['assertion']}: {sign} {', '.join(row[f'{side}_examples'])}")
         if row["input_erased"]:
-            told = ", ".join(row["input_erased_examples"])
-            typer.echo(f"{row['assertion']}: {row['input_erased']} flags not compared, input erased: {told}")
+            examples = ", ".join(row["input_erased_examples"])
+            typer.echo(
+                f"{row['assertion']}: {row['input_erased']} flags not compared, input erased: {examples}"
+            )
     for failed, detail in report["failures"].items():
         typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
     typer.echo(f"{report['records']} records judged in {report['seconds']:.1f} s")
@@ -304,9 +306,11 @@ def _run(
             else:
                 revision = known.get(judge.name, [None])[-1]
                 old = replaying.stored_flags(engine, name, judge.name, revision or "", which, slot=slot)
-            untold = erased.among(judge, old ^ new)
-            row = _compared(judge.name, revision, judge.revision, old - untold, new - untold)
-            compared.append(row | {"input_erased": len(untold), "input_erased_examples": _examples(untold)})
+            uncompared = erased.among(judge, old ^ new)
+            row = _compared(judge.name, revision, judge.revision, old - uncompared, new - uncompared)
+            compared.append(
+                row | {"input_erased": len(uncompared), "input_erased_examples": _examples(uncompared)}
+            )
         written = 0
         if write:
             flagged = Effects(name, slot, until, flags=after.flags, members=after.members)

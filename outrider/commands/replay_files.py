@@ -1,4 +1,4 @@
-"""``outrider replay FILES``: send records of files to the running service, at any pace."""
+"""``outrider replay FILES``: send records of files to the running service."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -195,20 +195,20 @@ def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
         {"file": "file", "rows": "rows", "accepted": "accepted", "rejected": "refused", "error": "error"},
         empty="no file",
     )
-    for line in [*report.notes, *_told(report.problems)]:
+    for line in [*report.notes, *_refused_lines(report.problems)]:
         console().print(line, markup=False, highlight=False)
     if rejected > len(report.problems):
         typer.echo(f"the first {len(report.problems)} refused rows are named")
     typer.echo(f"{accepted} of {rows} rows accepted in {seconds:.1f} s, {rejected} refused")
 
 
-def _told(problems: Sequence[Mapping[str, Any]]) -> list[str]:
+def _refused_lines(problems: Sequence[Mapping[str, Any]]) -> list[str]:
     """Lines on refused rows, one for all rows of a file with the same reason, at most 20.
 
     Examples
     --------
     >>> rows = [{"file": "a.csv", "row": n, "field": "label.x", "reason": "expected int"} for n in (7, 9, 12)]
-    >>> _told([*rows, {"file": "b.csv", "row": 1, "field": "", "reason": "no JSON"}])
+    >>> _refused_lines([*rows, {"file": "b.csv", "row": 1, "field": "", "reason": "no JSON"}])
     ['a.csv:7: label.x: expected int (and 2 more rows)', 'b.csv:1: no JSON']
     """
     same: dict[tuple[str, str], list[int]] = {}

@@ -39,7 +39,7 @@ def report(
 ) -> None:
     """Show a model in one place.
 
-    Challengers beside the champion, flags, suites, shadow tests.
+    Challengers and champion compared, flags, suites, shadow tests.
     """
     api = connect(config)
     found = api.get("/v1/report", model=one_model(api, model))
@@ -71,9 +71,9 @@ def _gaps(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for gap in each["gaps"]:
             if gap["value"] is not None:
                 metric, shown = gap["metric"], [gap[name] for name in ("value", "low", "high")]
-                told = f"by {each['by']} (answer {each['positive']}, version {each['version'] or '?'})"
+                subject = f"by {each['by']} (answer {each['positive']}, version {each['version'] or '?'})"
                 yield (
-                    f"{told}: {metric} gap {figure_text(f'{metric}_gap', *shown)}, "
+                    f"{subject}: {metric} gap {figure_text(f'{metric}_gap', *shown)}, "
                     f"{gap['highest']} over {gap['lowest']}"
                 )
 

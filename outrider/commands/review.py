@@ -40,11 +40,11 @@ def review(
             typer.echo(err=True)
             for line in described(one, record, f"{at} of {len(flags)}"):
                 typer.echo(printable(line), err=True)
-            said = _ask()
-            if said == "q":
+            reply = _ask()
+            if reply == "q":
                 break
-            if said in ANSWERS:
-                given.append(_give(api, one["id"], is_error=ANSWERS[said], source=source, note=""))
+            if reply in ANSWERS:
+                given.append(_give(api, one["id"], is_error=ANSWERS[reply], source=source, note=""))
     if json:
         as_json({"reviews": given})
     else:
@@ -68,11 +68,11 @@ def _ask() -> str:
     typer.echo("  Was the model wrong? [y]es, [n]o, [s]kip, [q]uit: ", err=True, nl=False)
     while True:
         try:
-            said = input().strip().lower()[:1]
+            reply = input().strip().lower()[:1]
         except EOFError:
             return "q"
-        if said in ("y", "n", "s", "q"):
-            return said
+        if reply in ("y", "n", "s", "q"):
+            return reply
         typer.echo("  y, n, s or q: ", err=True, nl=False)
 
 

@@ -45,7 +45,7 @@ def series(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show a model over time, each judged version by itself."""
+    """Show metrics of a model over time, by judged version."""
     if performance and (measure or name):
         raise typer.BadParameter("--performance has no --measure and no --name")
     api = connect(config)
@@ -77,7 +77,7 @@ def series(
 
 
 def time_of(text: str | None, *, now: datetime | None = None) -> str | None:
-    """Time for a request: ``7d`` becomes the time seven days ago; other texts stay.
+    """Time for a request: ``7d`` becomes seven days ago, other texts stay.
 
     Examples
     --------

@@ -76,7 +76,7 @@ def serve(
 
 
 def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
-    """Reason why new settings need a restart; None if they can be applied."""
+    """Reason why new settings need a restart; None without one."""
     fixed = {
         "server.host": (now.server.host, wanted.server.host),
         "server.port": (now.server.port, wanted.server.port),
@@ -84,9 +84,7 @@ def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
     }
     for key, (before, after) in fixed.items():
         if before != after:
-            return (
-                f"{key} cannot change while the service runs ({before} -> {after}): stop it and start it anew"
-            )
+            return f"{key} cannot change while the service runs ({before} -> {after}): stop and restart it"
     if not wanted.models:
         return "models: at least one [models.NAME] section expected, got none"
     return None

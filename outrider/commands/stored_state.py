@@ -32,13 +32,13 @@ def opened_state(settings: "Settings") -> "Iterator[Engine | None]":
 def read_state(
     config: Path, read: "Callable[[Settings, Connection], dict[str, str]]", *, other: dict[str, str]
 ) -> dict[str, str]:
-    """Facts from ``read``; none without a database, ``other`` if its schema is of another release."""
+    """Facts from ``read``; empty without a database. ``other`` for another schema version."""
     from outrider.monitor.settings.config import load_settings
 
     try:
         settings = load_settings(config)
     except ConfigError:
-        return {}  # said with the data
+        return {}  # reported with the data
     try:
         with opened_state(settings) as engine:
             if engine is None:

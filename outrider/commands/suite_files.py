@@ -57,7 +57,7 @@ def export_suite(
     from outrider.behavioral_tests.suite_file import SUFFIX, export
 
     check_name(output)
-    name = output.name.removesuffix(SUFFIX)  # so that both suites can be told apart
+    name = output.name.removesuffix(SUFFIX)  # so that both suites can be distinguished
     _written(export(name, load_suite(suite).tests, seed=seed), output, json=json)
 
 
@@ -108,11 +108,11 @@ def _written(
 
     check_name(path)
     write(suite, path)
-    told = counted(suite, path)
+    counts = counted(suite, path)
     if json:
-        as_json(told if left_out is None else told | {"left_out": left_out})
+        as_json(counts if left_out is None else counts | {"left_out": left_out})
         return
-    typer.echo(f"{path}: {told['tests']} tests, {told['cases']} cases, {told['examples']} examples")
+    typer.echo(f"{path}: {counts['tests']} tests, {counts['cases']} cases, {counts['examples']} examples")
     for name, reason in (left_out or {}).items():
         typer.echo(f"  left out: {name}: {reason}")
 

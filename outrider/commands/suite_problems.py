@@ -19,8 +19,8 @@ _NOT_THEIRS = (
 
 
 @contextmanager
-def told_briefly() -> Iterator[None]:
-    """Print the user-code traceback of each error in model or suite on stderr."""
+def brief_tracebacks() -> Iterator[None]:
+    """Print user-code tracebacks of errors in model or suite on stderr."""
     log, handler = logging.getLogger(running.__name__), _Handler()
     before = log.propagate
     log.addHandler(handler)
@@ -37,14 +37,14 @@ class _Handler(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the traceback, starting at the first frame of user code."""
         error = record.exc_info[1] if record.exc_info else None
         place = "" if error is None else own_frames(error)
-        if place and place not in self._told:
-            self._told.add(place)
+        if place and place not in self._printed:
+            self._printed.add(place)
             sys.stderr.write(f"{record.getMessage()}\n{place}")
 
 

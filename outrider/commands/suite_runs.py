@@ -1,4 +1,4 @@
-"""Models of an ``outrider test`` run, and the results that it keeps."""
+"""Models of an ``outrider test`` run, and results to keep."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,8 +37,8 @@ def save_failed(suites: Sequence[Suite], outcomes: Sequence[Outcome], path: Path
     for test, reason in left_out.items():
         typer.echo(f"not in {path}: {test}: {reason}", err=True)
     write(found, path)
-    told = counted(found, path)
-    typer.echo(f"{path}: {told['cases']} failed cases of {told['tests']} tests", err=True)
+    counts = counted(found, path)
+    typer.echo(f"{path}: {counts['cases']} failed cases of {counts['tests']} tests", err=True)
 
 
 def commit_failed(
@@ -74,8 +74,8 @@ def commit_failed(
     table = table.append_column("provenance.label_source", pa.array(sources))
     query = {"model": model, "source": source, "part": "train"}
     made = api.post_bytes(f"/v1/datasets/{dataset}/versions", to_ipc(table), kind=ARROW, query=query)
-    told = f"version {made['number']}, {made['rows']} rows" if "number" in made else f"job {made['job']}"
-    typer.echo(f"{dataset}: {told}, from {source}", err=True)
+    result = f"version {made['number']}, {made['rows']} rows" if "number" in made else f"job {made['job']}"
+    typer.echo(f"{dataset}: {result}, from {source}", err=True)
 
 
 def _version_of(api: Api, reference: str) -> tuple[str, str]:

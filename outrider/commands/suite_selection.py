@@ -66,7 +66,7 @@ def _fits(test: BehavioralTest, pattern: str) -> bool:
 
 
 def watched(tests: Sequence[_T], *, silent: bool) -> Iterator[_T]:
-    """Yield tests, with a progress bar on stderr if it is a terminal."""
+    """Yield tests, with a progress bar if stderr is a terminal."""
     console = Console(stderr=True)
     if silent or not console.is_terminal:
         yield from tests

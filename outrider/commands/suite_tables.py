@@ -13,7 +13,7 @@ _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim", "error": "
 
 
 def show_outcomes(outcomes: Sequence[Outcome], candidates: int, *, empty: str) -> None:
-    """Print the matrix or ``empty``, then tests that failed, raised or were not judged."""
+    """Print the matrix or ``empty``, then failed, broken and unjudged tests."""
     screen = console()
     if candidates:
         screen.print(f"{candidates} candidates await review: `outrider test review` before they count")

@@ -53,7 +53,7 @@ def from_ipc(data: bytes) -> pa.Table:
 
 
 def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> int:
-    """Write batches in the format of the file's extension; return the number of rows.
+    """Write batches by the file's extension; return the number of rows.
 
     CSV holds lists as JSON.
     """

@@ -20,7 +20,7 @@ def trunk_facts(path: Path) -> dict[str, str]:
     return read_state(
         path,
         lambda settings, connection: dict(_facts(settings, models.all_versions(connection))),
-        other={},  # said with the latency
+        other={},  # reported with the latency
     )
 
 

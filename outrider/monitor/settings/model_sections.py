@@ -198,9 +198,7 @@ class JudgeSettings(Section):
     model: str = Field(default="", description="name of the model at that address")
     key_env: str = Field(default="OUTRIDER_JUDGE_KEY", description="environment variable with its key")
     predictor: str | None = Field(default=None, description="file.py:callable, Batch -> fields of the answer")
-    reads: tuple[str, ...] = Field(
-        default=(), description="columns it gets in addition to the prompt's"
-    )
+    reads: tuple[str, ...] = Field(default=(), description="columns it gets in addition to the prompt's")
     rate: float = Field(default=1.0, ge=0, le=1, description="share of the records that it is asked about")
     when_flagged: bool = Field(default=False, description="asked about flagged records too, whatever rate")
     budget_per_day: int = Field(default=1000, ge=0, description="questions a day, UTC")

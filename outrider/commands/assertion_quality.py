@@ -81,7 +81,7 @@ def suspend(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Suspend an assertion in every slot.
+    """Suspend an assertion for the champion and all challengers.
 
     A new revision of the assertion is not suspended.
     """

@@ -36,7 +36,7 @@ def calibrate(
 
     Prints its figures on the same examples, out of fold.
 
-    Exit code 1 where its score is not proven to tell wrong answers from right ones.
+    Exit code 1 if its score is not proven to separate wrong answers from right ones.
     """
     from outrider.assertions import Batch
     from outrider.assertions.flags.threshold import fit_threshold

@@ -34,7 +34,7 @@ class Rehearsal:
 
 
 def rehearsed(config: Path, sample: Path | None, deadline_s: float) -> Rehearsal:
-    """Rehearse a configuration in a subprocess."""
+    """Run a configuration's code on a sample in a subprocess; collect findings."""
     if sample is not None and not sample.is_file():
         raise ConfigError(f"--sample: {sample} does not exist; a file of records expected")
     command = [sys.executable, "-m", "outrider.commands.rehearsal", "--config", str(config)]

@@ -317,7 +317,7 @@ def _send(found: "CompareReport", live: LiveReport | None) -> None:
 
 @contextmanager
 def _unshown() -> Iterator[None]:
-    """Turn an error of the service into a message, because the comparison itself succeeded."""
+    """Print an error of the service instead of raising, because the comparison itself succeeded."""
     try:
         yield
     except OutriderError as error:
@@ -490,7 +490,8 @@ def _confirm(hosts: Sequence[str], *, yes: bool) -> None:
 
 @contextmanager
 def _until_stopped() -> Iterator[tuple[threading.Event, threading.Event]]:
-    """Events for a first Ctrl-C or SIGTERM, and for SIGTERM only. A second signal interrupts at once."""
+    """Yield an event set by Ctrl-C or SIGTERM, and one set by SIGTERM alone. A second signal interrupts at
+    once."""
     stop, ended = threading.Event(), threading.Event()
 
     def interrupt(number: int, _: object) -> None:

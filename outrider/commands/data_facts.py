@@ -19,7 +19,7 @@ DAY_US = 86_400e6
 ID_BYTES = 32
 """Bytes on disk of the id hash that remains of a deleted record, with its day."""
 SHORTEST_US = 60e6
-"""Minimum traffic, in microseconds, from which a daily rate is extrapolated."""
+"""Minimum duration, in microseconds, from which a daily rate is extrapolated."""
 
 
 def data_facts(path: Path) -> dict[str, Any]:

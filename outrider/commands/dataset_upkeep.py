@@ -66,7 +66,7 @@ def compact(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Pack the small files of a dataset; every version reads as before.
+    """Pack the small files of a dataset; versions do not change.
 
     Also works while the service runs. The trainer does the same on its own if there are many.
     """

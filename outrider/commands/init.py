@@ -22,7 +22,7 @@ class Modality(StrEnum):
 
 
 class Starter(StrEnum):
-    """Model in a new text project."""
+    """Model that ``outrider init`` writes into a text project."""
 
     words = "words"
     """Logistic regression on words; the project's own function trains it."""

@@ -59,7 +59,7 @@ class LiveReport:
 def live_report(
     model: str | None, config: Path | None, report: "Callable[[], CompareReport]"
 ) -> Iterator[LiveReport | None]:
-    """Sender of live reports; None for records from anywhere but a service."""
+    """Sender of live reports; None without a running service as source."""
     if model is None:
         yield None
         return

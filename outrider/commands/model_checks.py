@@ -87,7 +87,7 @@ def redaction_problems(settings: "Settings", name: str) -> Iterator[str]:
 def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
     """Missing datasets and versions in the settings.
 
-    An unknown name counts only if similar to a stored dataset's.
+    Unknown names are reported only if similar to a stored one: others may be imported later.
     """
     model = settings.models[name]
     named = {"retrain.replay": model.retrain.replay, "gate.held_out": model.gate.held_out}
@@ -218,7 +218,7 @@ def _endpoint(model: "ModelSettings", given: "SourceSettings") -> Iterator[str]:
 
 
 def upload_problems(model: "ModelSettings") -> Iterator[str]:
-    """Options that uploaded endpoints do not have."""
+    """Configured options that uploaded endpoints do not support."""
     from outrider.dataops.model_kinds.endpoint import UPLOAD_OPTIONS
 
     for name in sorted(model.uploads.options.keys() - set(UPLOAD_OPTIONS)):

@@ -76,7 +76,7 @@ def serve(
 
 
 def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
-    """Reason why new settings need a restart; None without one."""
+    """Reason why new settings need a restart; None if none is needed."""
     fixed = {
         "server.host": (now.server.host, wanted.server.host),
         "server.port": (now.server.port, wanted.server.port),

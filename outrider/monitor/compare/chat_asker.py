@@ -30,7 +30,7 @@ _NAME = 200
 
 
 class CannotAsk(ValueError):  # noqa: N818 - reads as the thing it is
-    """Recorded request that this server cannot be sent."""
+    """Recorded request that cannot be sent to this server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ _ALIGNED = 64
 
 
 class DrawnTraffic:
-    """Questions of files in random order, one random question per conversation; setting ``stop`` ends
-    only the reading of files."""
+    """Questions of files in random order, one random question per conversation; after ``stop`` is set, no
+    more files are read."""
 
     def __init__(self, traffic: Traffic, seed: int = 0, *, stop: threading.Event | None = None) -> None:
         self._traffic, self._seed, self._stop = traffic, seed, stop or threading.Event()
@@ -151,7 +151,7 @@ class _StoredQuestions:
             groups = np.asarray(self._schema_of)[of_batch]
             for group in dict.fromkeys(groups.tolist()):
                 here = groups == group
-                yield _taken(batches, self._schemas[group], of_batch[here], (window - starts[of_batch])[here])
+                yield _selected(batches, self._schemas[group], of_batch[here], (window - starts[of_batch])[here])
             if mapped is not None:
                 mapped.madvise(mmap.MADV_DONTNEED)
             step *= 2
@@ -183,7 +183,7 @@ def _entities(batch: Batch, before: int) -> NDArray[np.uint64]:
     return found
 
 
-def _taken(
+def _selected(
     batches: Sequence[pa.RecordBatch], schema: pa.Schema, of_batch: NDArray[np.intp], rows: NDArray[np.intp]
 ) -> Batch:
     """Select rows of several batches in order, with nulls for missing columns; ``of_batch`` is the

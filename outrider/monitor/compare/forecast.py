@@ -16,8 +16,8 @@ Prices = Mapping[str, tuple[float, float]]
 def forecast(
     plan: ComparePlan, *, candidates: int, is_talk: bool, asks_production: bool
 ) -> list[dict[str, Any]]:
-    """Records and requests that prove an equal candidate, one row per noise level; ``asks_production``
-    False: its recorded answers are used."""
+    """Records and requests needed to prove a candidate equal, one row per noise level; ``asks_production``
+    False: production's recorded answers are used."""
     is_again = asks_production or plan.is_deterministic
     measures = len(talk_measures(plan.agree)) + 1 if is_talk else 1
     rows = []

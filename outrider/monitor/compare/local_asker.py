@@ -173,7 +173,7 @@ def _send(version: SingleVersion, batch: Batch, rows: range) -> int:
 
 
 def fate_of(failure: str) -> Fate:
-    """Fate of unanswered questions, from the engine's failure message.
+    """Outcome of unanswered questions, from the engine's failure message.
 
     Examples
     --------

@@ -21,8 +21,8 @@ class Until:
 @dataclass(frozen=True, slots=True)
 class ComparePlan:
     margin: float = 0.02
-    """Share of answers, in (0, 1), that may differ, less self-contradictions, if a candidate is to
-    count as close."""
+    """Maximum share of differing answers, less the share of self-contradictions, of a candidate that
+    counts as close; in (0, 1)."""
     twice: float | None = None
     """Share of questions asked twice to measure self-contradictions, in [0, 1]; None: a quarter, or
     all once there are some."""

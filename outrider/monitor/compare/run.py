@@ -33,7 +33,8 @@ LOOK_S = 2.0
 NOISY = 0.005
 """Rate of self-contradictions above which all questions are asked twice."""
 DEAD = 32
-"""Consecutive unanswered questions that end a comparison (production) or the questions to a candidate."""
+"""Consecutive unanswered questions after which the comparison ends (production), or a candidate is asked
+no more."""
 GRACE_S = 5.0
 """Seconds that pending questions have to be answered in after a stop."""
 _POLL_S = 0.2
@@ -178,14 +179,14 @@ class ComparisonRun:
         for result, answers, second in zip(results, first[1:], again[1:], strict=True):
             result.add(questions, first[0], answers, again_rows, again[0], second)
         self.compared += int(_comparable(first).sum())
-        self._hold_alike([each.name for each in results], first[1:])
+        self._count_alike([each.name for each in results], first[1:])
         self._ask_for_counts()
         for result in results:
             result.settle()
             is_final = result.is_decided or result.side.is_unasked or result.side.is_refused
             result.is_silent = is_final and result.side.silent >= DEAD
 
-    def _hold_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
+    def _count_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
         """Count the answers of each pair of candidates, until two of them differ."""
         for (one, first), (other, second) in combinations(zip(names, answers, strict=True), 2):
             rows = np.flatnonzero(first.is_answered & second.is_answered)

@@ -146,7 +146,7 @@ def _incidents_of(model: str) -> str:
 
 
 def load_settings(path: Path | str = "outrider.toml", *, copy: Path | None = None) -> Settings:
-    """Read and check a configuration file, or in its place ``copy``, by default the copy that the
+    """Read and check a configuration file; ``copy`` is read in its place, by default the copy that a
     running service accepted."""
     path = Path(path)
     try:

@@ -546,7 +546,7 @@ class ModelSettings(SourceSettings):
 
     @property
     def is_number(self) -> bool | None:
-        """True if the target is a number, False if it is a class; None if its values decide."""
+        """True if the target is a number, False if it is a class; None: decided by its values."""
         if self.task == "scoring":
             return True
         return False if self.task == "classification" and "task" in self.model_fields_set else None

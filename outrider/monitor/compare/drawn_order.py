@@ -151,7 +151,9 @@ class _StoredQuestions:
             groups = np.asarray(self._schema_of)[of_batch]
             for group in dict.fromkeys(groups.tolist()):
                 here = groups == group
-                yield _selected(batches, self._schemas[group], of_batch[here], (window - starts[of_batch])[here])
+                yield _select(
+                    batches, self._schemas[group], of_batch[here], (window - starts[of_batch])[here]
+                )
             if mapped is not None:
                 mapped.madvise(mmap.MADV_DONTNEED)
             step *= 2
@@ -183,7 +185,7 @@ def _entities(batch: Batch, before: int) -> NDArray[np.uint64]:
     return found
 
 
-def _selected(
+def _select(
     batches: Sequence[pa.RecordBatch], schema: pa.Schema, of_batch: NDArray[np.intp], rows: NDArray[np.intp]
 ) -> Batch:
     """Select rows of several batches in order, with nulls for missing columns; ``of_batch`` is the

@@ -190,7 +190,7 @@ def _of_traffic(run: ComparisonRun, funnel: Mapping[str, Any]) -> Iterator[str]:
         where = f"the first is {line['file']}:{line['line']}: {line['reason']}"
         is_cut = any(word in line["reason"] for word in _CUT)
         what = (
-            "bodies may be cut or compressed: let them be copied whole" if is_cut else "mend or remove them"
+            "bodies may be cut or compressed: let them be copied whole" if is_cut else "fix or remove them"
         )
         yield f"{funnel['unreadable']:,} records cannot be read; {where}; {what}"
     for each in funnel.get("reasons", []):

@@ -189,9 +189,7 @@ def _of_traffic(run: ComparisonRun, funnel: Mapping[str, Any]) -> Iterator[str]:
     for line in lines[:1]:
         where = f"the first is {line['file']}:{line['line']}: {line['reason']}"
         is_cut = any(word in line["reason"] for word in _CUT)
-        what = (
-            "bodies may be cut or compressed: let them be copied whole" if is_cut else "fix or remove them"
-        )
+        what = "bodies may be cut or compressed: let them be copied whole" if is_cut else "fix or remove them"
         yield f"{funnel['unreadable']:,} records cannot be read; {where}; {what}"
     for each in funnel.get("reasons", []):
         yield f"{each['count']:,} requests are not asked: {each['reason']}"

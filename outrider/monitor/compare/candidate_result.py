@@ -254,7 +254,7 @@ class CandidateResult:
 
     @property
     def noise(self) -> float:
-        """Highest rate of self-contradictions of either side, among the measures of the verdict."""
+        """Highest share of answers that change when asked again, of either side, by the verdict's measures."""
         tallies = [self.comparison.tallies[measure, EVERYTHING] for measure in self.verdict.measures]
         return max((rate.rate for t in tallies for rate in (t.noise, t.challenger_noise)), default=0.0)
 

@@ -6,7 +6,7 @@ from outrider.assertions.comparison.agreement import EMBEDDING
 from outrider.errors import ConfigError
 
 QUIET, ALL = 0.25, 1.0
-"""Shares of questions asked twice, before and after any self-contradiction was seen."""
+"""Shares of questions asked twice, before and after an answer changed when asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +21,13 @@ class Until:
 @dataclass(frozen=True, slots=True)
 class ComparePlan:
     margin: float = 0.02
-    """Maximum share of differing answers, less the share of self-contradictions, of a candidate that
+    """Maximum share of differing answers, less those that change when asked again, of a candidate that
     counts as close; in (0, 1)."""
     twice: float | None = None
-    """Share of questions asked twice to measure self-contradictions, in [0, 1]; None: a quarter, or
-    all once there are some."""
+    """Share of questions asked twice to measure the noise, in [0, 1]; None: a quarter, or all once
+    there is some."""
     is_deterministic: bool = False
-    """Production repeats its answers exactly, so its self-contradictions are not measured."""
+    """Production repeats its answers exactly, so its noise is not measured."""
     target: str = ""
     """Output to compare; empty: detected from the answers."""
     slices: tuple[str, ...] = ()

@@ -31,7 +31,7 @@ LEAST_ROWS, MOST_ROWS = 16, 16_384
 LOOK_S = 2.0
 """Target seconds per batch of questions."""
 NOISY = 0.005
-"""Rate of self-contradictions above which all questions are asked twice."""
+"""Share of answers that change when asked again, above which all questions are asked twice."""
 DEAD = 32
 """Consecutive unanswered questions after which the comparison ends (production), or a candidate is asked
 no more."""

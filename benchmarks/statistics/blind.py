@@ -31,9 +31,9 @@ from benchmarks.figure import Figure, show_table
 from outrider.assertions import Batch
 from outrider.assertions.comparison.verdict import records_needed, talk_measures
 from outrider.monitor.compare.answers import Answers
+from outrider.monitor.compare.candidate_result import CandidateResult
 from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.run import ComparisonRun, drive
-from outrider.monitor.compare.standing import Standing
 
 Form = Literal["English", "Chinese", "JSON", "score", "label"]
 Change = Literal[
@@ -208,7 +208,7 @@ def _ranks(name: str, count: int = QUESTIONS) -> NDArray[np.float64]:
     return found
 
 
-def compared(case: Case, seed: int, rows: int = ROWS, *, growth: float = 1.0) -> Standing:
+def compared(case: Case, seed: int, rows: int = ROWS, *, growth: float = 1.0) -> CandidateResult:
     """Comparison until it is decided, of at most so many records; each look is at ``growth`` more of them."""
     asked = [Speaker(name, case, seed, is_candidate=name != "production") for name in ("production", "new")]
     plan = ComparePlan(margin=case.margin, seed=seed, agree=case.agree)
@@ -223,7 +223,7 @@ def compared(case: Case, seed: int, rows: int = ROWS, *, growth: float = 1.0) ->
         clock=lambda: 0.0,
     )
     run.close()
-    return run.standings[0]
+    return run.results[0]
 
 
 def _traffic(rows: int, seed: int, growth: float) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""``outrider alarms``: watched streams and how far each is from an alarm."""
+"""``outrider alarms``: watched streams and their distance from an alarm."""
 
 from typing import Annotated, Any
 
@@ -21,14 +21,15 @@ COLUMNS = {
 def alarms(
     model: Annotated[str | None, typer.Option(help="Only of this model; all by default.")] = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=10_000, help="Most streams of a model, the nearest first.")
+        int,
+        typer.Option(min=1, max=10_000, help="Maximum streams per model, nearest to an alarm first."),
     ] = 40,
     config: Config = None,
     json: Json = False,
 ) -> None:
     """Show watched streams with their distance from an alarm.
 
-    Ends with 1 where an incident is open or acknowledged.
+    Exit code 1 if an incident is open or acknowledged.
     """
     api = connect(config)
     names = [model] if model is not None else [str(row["model"]) for row in api.get("/v1/fleet")["models"]]
@@ -48,7 +49,7 @@ def alarms(
 def _row(each: dict[str, Any]) -> dict[str, Any]:
     where = "" if each["slice"] is None else f" on {each['slice'] or 'no slice'}"
     where += "" if each["version"] is None else f" of version {each['version']}"
-    told = each["text"] if each["incident"] is None else f"{each['incident']}: {each['text']}"
+    text = each["text"] if each["incident"] is None else f"{each['incident']}: {each['text']}"
     return {
         "stream": f"{each['kind'].replace('_', ' ')}: {each['name']}{where}",
         "status": each["status"].replace("_", " "),
@@ -56,7 +57,7 @@ def _row(each: dict[str, Any]) -> dict[str, Any]:
         "now": _share(each["now"]),
         "entities": None if each["now"] is None else f"{each['now']['seen']:,}",
         "nearness": f"{each['nearness']:.0%}",
-        "text": told,
+        "text": text,
     }
 
 

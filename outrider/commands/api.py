@@ -1,4 +1,4 @@
-"""Connection of commands to the service: address, key, errors."""
+"""HTTP connection of commands to the running service."""
 
 import json
 import time
@@ -17,66 +17,55 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 TIMEOUT_S = 320.0
-"""Longer than the API waits for an import."""
+"""Seconds to wait for an answer; longer than the API waits for an import."""
 BUSY_S = 30.0
-"""How long a service that did nothing and says "again in a second" is asked again."""
+"""Seconds during which a request is repeated while the service answers 503 with Retry-After: 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """Service's address, with its key."""
+    """Client of the running service; its methods raise OutriderError for failed requests."""
 
     url: str
     key: str | None
     origin: str = ""
-    """What says that the service is there."""
+    """Place where the address was found, for error messages."""
     _client: HttpClient = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_client", HttpClient(self.url))
 
     def get(self, path: str, **query: object) -> Any:
-        """JSON answer to a GET, None query values omitted, lists repeated."""
+        """JSON answer to a GET. Query values of None are omitted, lists repeated."""
         return json.loads(self._ask("GET", path, query)[0])
 
     def get_bytes(self, path: str, **query: object) -> bytes:
-        """Body of the answer to a GET."""
         return self._ask("GET", path, query)[0]
 
     def download(self, path: str, file: BinaryIO, **query: object) -> None:
-        """Write the body of the answer to a GET into a file."""
         self._ask("GET", path, query, sink=file)
 
     def get_page(self, path: str, **query: object) -> tuple[bytes, Mapping[str, str]]:
-        """Body and headers of the answer to a GET."""
         return self._ask("GET", path, query)
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
-        """JSON answer to a POST of JSON, without None values."""
+        """JSON answer to a POST of ``body`` as JSON, without None values."""
         given = {name: value for name, value in body.items() if value is not None}
         return json.loads(self._ask("POST", path, {}, json.dumps(given).encode(), JSON)[0])
 
     def post_bytes(self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]) -> Any:
-        """JSON answer to a POST of anything else."""
         return json.loads(self._ask("POST", path, query, body, kind)[0])
 
     def put_bytes(self, path: str, body: bytes, *, kind: str) -> Any:
-        """JSON answer to a PUT."""
         return json.loads(self._ask("PUT", path, {}, body, kind)[0])
 
     def delete(self, path: str, **query: object) -> Any:
-        """JSON answer to a DELETE."""
         return json.loads(self._ask("DELETE", path, query)[0])
 
     def deliver(
         self, path: str, body: bytes, *, kind: str, query: Mapping[str, object]
     ) -> tuple[int, Mapping[str, Any], float]:
-        """Status, JSON and retry delay in seconds of a POST.
-
-        Whatever the status is.
-
-        Status 0 when there was no answer.
-        """
+        """Status, JSON and retry delay (seconds) of a POST, without raising. Status 0: no answer."""
         try:
             answer = self._exchange("POST", self._address(path, query), body, kind)
             if answer.is_success:
@@ -85,11 +74,11 @@ class Api:
             return 0, {"detail": f"{self.url} does not answer: {error}"}, 0.0
         after = answer.headers.get("retry-after", "")
         try:
-            told = json.loads(answer.body)
+            content = json.loads(answer.body)
         except ValueError:
-            told = {}
-        told = {"detail": answer.reason} | (told if isinstance(told, dict) else {})
-        return answer.status, told, float(after) if after.isdigit() else 0.0
+            content = {}
+        content = {"detail": answer.reason} | (content if isinstance(content, dict) else {})
+        return answer.status, content, float(after) if after.isdigit() else 0.0
 
     def _address(self, path: str, query: Mapping[str, object]) -> str:
         text = urlencode({name: value for name, value in query.items() if value is not None}, doseq=True)
@@ -133,24 +122,7 @@ class Api:
 
 
 def connect(config: Path | None = None, *, url: str | None = None, key: str | None = None) -> Api:
-    """Connection to the service, found as the client finds one.
-
-    See `outrider.monitor.client.find_server`.
-
-    Parameters
-    ----------
-    config
-        Configuration; default as for `find_server`.
-    url, key
-        Instead of those that would be found.
-
-    Raises
-    ------
-    ServerError
-        If no service is found, or the key cannot be read.
-    ConfigError
-        If the configuration cannot be read, or the address is none.
-    """
+    """Client of the service. ``url`` and ``key`` override `outrider.monitor.client.find_server`."""
     try:
         server = find_server(config)
     except (OSError, ValueError) as error:
@@ -197,13 +169,7 @@ def _error(status: int, detail: str, url: str) -> OutriderError:
 
 
 def one_model(api: Api, name: str | None) -> str:
-    """``name``, or the only model of the service.
-
-    Raises
-    ------
-    OutriderError
-        If there are several to choose from.
-    """
+    """``name``, or the only model of the service. Raises OutriderError if there are several."""
     if name is not None:
         return name
     names = sorted({str(row["model"]) for row in api.get("/v1/models")["models"]})
@@ -213,12 +179,12 @@ def one_model(api: Api, name: str | None) -> str:
 
 
 def record_tables(api: Api, model: str) -> "Iterator[pa.Table]":
-    """Stored records of a model, a page at a time."""
+    """Stored records of a model, one page per table."""
     return iter(_pages(api, model, 0).__next__, None)
 
 
 def following_tables(api: Api, model: str) -> "Iterator[pa.Table | None]":
-    """Records of a model from now on; None while none comes."""
+    """New records of a model, without end; None if none has arrived."""
     _, headers = api.get_page("/v1/records", model=model, from_end=True)
     return _pages(api, model, int(headers["x-outrider-next"]))
 

@@ -1,7 +1,4 @@
-"""Cost per stored record of each configured assertion.
-
-A process of its own, because it runs user code.
-"""
+"""Cost of each configured assertion per stored record. A separate process, because user code runs."""
 
 import contextlib
 import json
@@ -25,22 +22,22 @@ NO_RECORDS = "no records stored yet"
 
 
 def costs(settings: Settings) -> dict[str, str]:
-    """µs per latest stored record of each assertion, by ``model/assertion``."""
-    told: dict[str, str] = {}
+    """Microseconds per record of each assertion, as text, by ``model/assertion``."""
+    found: dict[str, str] = {}
     for name, model in settings.models.items():
         batch = opened_records(settings, name, newest_records(settings.journal_path, name, most_rows=ROWS))
         for file in model.assertions:
             try:
                 assertions = load_assertions(settings.path(file))
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's file may do anything
-                told[f"{name}/{file}"] = f"does not load: {error!r}"[:200]
+                found[f"{name}/{file}"] = f"does not load: {error!r}"[:200]
                 continue
-            told |= {f"{name}/{judge.name}": cost(judge, batch) for judge in assertions}
-    return told
+            found |= {f"{name}/{judge.name}": cost(judge, batch) for judge in assertions}
+    return found
 
 
 def opened_records(settings: Settings, name: str, batch: Batch | None) -> Batch | None:
-    """Records whose payloads are at hand, opened as assertions see them."""
+    """Records whose payloads are local, decoded; None if there are none."""
     if batch is None or not payload_columns(batch):
         return batch
     payloads = open_payloads(settings, name, may_fetch=False)
@@ -50,10 +47,7 @@ def opened_records(settings: Settings, name: str, batch: Batch | None) -> Batch 
 
 
 def cost(judge: Assertion, batch: Batch | None) -> str:
-    """Cost of one assertion in µs per record, as text.
-
-    Marked where the assertion is asked about one record at a time.
-    """
+    """Median microseconds per record, as text; marked if called once per record."""
     if batch is None:
         return NO_RECORDS + _kind(judge)
     taken = []

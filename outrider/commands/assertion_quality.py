@@ -81,9 +81,9 @@ def suspend(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Suspend an assertion in every slot.
+    """Suspend an assertion for the champion and all challengers.
 
-    A new revision of the assertion judges at once.
+    A new revision of the assertion is not suspended.
     """
     api = connect(config)
     body = {"until": until, "for_s": None if for_ is None else seconds(for_), "reason": reason}
@@ -99,7 +99,6 @@ def resume(name: Name, model: ModelOption = None, config: Config = None, json: J
 
 
 def listed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Row of the list of assertions."""
     until = row["suspended_until_us"]
     state = "suspended" if until else "proposed for suspension" if row["proposal"] else "active"
     return {
@@ -112,7 +111,7 @@ def listed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rate_text(rate: Mapping[str, Any]) -> str:
-    """A share with its interval and number of cases."""
+    """Percentage with its interval and number of cases."""
     if not rate["trials"]:
         return "-"
     low, high = 100 * rate["low"], 100 * rate["high"]
@@ -121,7 +120,6 @@ def rate_text(rate: Mapping[str, Any]) -> str:
 
 
 def live_text(rate: Mapping[str, Any]) -> str:
-    """Failure rate of a live test, as text."""
     share, low, high = (f"{100 * rate[name]:.1f}" for name in ("rate", "low", "high"))
     alarm = f"; above it since {rate['alarm']}" if rate["alarm"] else ""
     return (
@@ -131,7 +129,7 @@ def live_text(rate: Mapping[str, Any]) -> str:
 
 
 def state_text(one: Mapping[str, Any]) -> str:
-    """State of an assertion: active, suspended, or proposed for suspension."""
+    """Active, suspended, or proposed for suspension."""
     if one["suspended_until"]:
         forever = str(one["suspended_until"]).startswith("9999")
         until = "resumed" if forever else one["suspended_until"]

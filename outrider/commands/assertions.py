@@ -1,4 +1,4 @@
-"""``outrider assertions``: lists a service's assertions; group of their commands."""
+"""``outrider assertions``: list a service's assertions; group of further commands."""
 
 from pathlib import Path
 from typing import Annotated

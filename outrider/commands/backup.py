@@ -47,7 +47,6 @@ def _release() -> str:
 
 
 def show(manifest: "Manifest", folder: Path, *, json: bool) -> None:
-    """Print the contents of a backup."""
     if json:
         as_json(summary(manifest, folder))
         return
@@ -59,7 +58,7 @@ def show(manifest: "Manifest", folder: Path, *, json: bool) -> None:
 
 
 def summary(manifest: "Manifest", folder: Path) -> dict[str, Any]:
-    """The same for programs."""
+    """Contents of a backup as JSON."""
     contents = manifest.contents
     return {
         "folder": str(folder.absolute()),
@@ -76,13 +75,11 @@ def summary(manifest: "Manifest", folder: Path) -> dict[str, Any]:
 
 
 class ProgressLine:
-    """Progress on standard error, a line a second at most."""
-
     def __init__(self) -> None:
-        self._said = time.monotonic()
+        self._printed_at = time.monotonic()
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Print the progress, at most every few seconds."""
-        if (now := time.monotonic()) - self._said >= EVERY_S:
-            self._said = now
+        """Print the progress on stderr, at most once every ``EVERY_S`` seconds."""
+        if (now := time.monotonic()) - self._printed_at >= EVERY_S:
+            self._printed_at = now
             typer.echo(f"{what}: {100 * done // max(1, total)} %", err=True)

@@ -1,4 +1,4 @@
-"""``outrider assertions calibrate``: fit a scored assertion's threshold on own labels."""
+"""``outrider assertions calibrate``: fit a scored assertion's threshold on your labels."""
 
 from math import isnan
 from pathlib import Path
@@ -25,7 +25,7 @@ def calibrate(
     answer: Annotated[str, typer.Option(help="Column of the answers.")] = "answer",
     passages: Annotated[str, typer.Option(help="Column of passages: texts or lists of texts.")] = "passages",
     precision: Annotated[
-        float | None, typer.Option(min=0.01, max=0.99, help="Least precision; without it F1 decides.")
+        float | None, typer.Option(min=0.01, max=0.99, help="Minimum precision; without it, F1 is maximized.")
     ] = None,
     delimiter: Delimiter = None,
     decimal: Decimal = ".",
@@ -36,7 +36,7 @@ def calibrate(
 
     Prints its figures on the same examples, out of fold.
 
-    Exit code 1 where its score is not proven to tell wrong answers from right ones.
+    Exit code 1 if its score is not proven to separate wrong answers from right ones.
     """
     from outrider.assertions import Batch
     from outrider.assertions.flags.threshold import fit_threshold
@@ -71,7 +71,7 @@ def calibrate(
 
 
 def _verdicts(values: list[Any], source: Path, column: str) -> list[bool | None]:
-    """Booleans of a column; 0 and 1 count as such, null as unlabelled."""
+    """Column as booleans; 0 and 1 count as booleans, null as unlabelled."""
     found: list[bool | None] = []
     for row, value in enumerate(values):
         if value is not None and value not in (0, 1):

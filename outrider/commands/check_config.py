@@ -1,4 +1,4 @@
-"""``outrider check-config``: check outrider.toml, load its code, print models' offers."""
+"""``outrider check-config``: check outrider.toml and load its code."""
 
 import os
 import re
@@ -112,7 +112,7 @@ def check_config(
 
 
 def _incidents(settings: "Settings", model: str) -> tuple[list[tuple[str, str]], list[str]]:
-    """Tests of the file of incidents, which the gate runs once it exists, and what is wrong with it."""
+    """Tests of a model's incident suite (kind, name), and its errors; the gate runs it, too."""
     from outrider.behavioral_tests import load_suite
 
     path = settings.incident_suite(model)
@@ -125,23 +125,18 @@ def _incidents(settings: "Settings", model: str) -> tuple[list[tuple[str, str]],
 
 
 def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
-    """Offer of an assertion host, by model.
+    """Offer of an assertion host by model: assertions, live tests and suites.
 
-    The host loads the files of the configuration.
-
-    Raises
-    ------
-    ConfigError
-        If loading ends the process, or takes longer than the deadline: then with the line it stood at.
+    Raises ConfigError on a crash or timeout.
     """
     from outrider.monitor.process import wire
 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     command = [sys.executable, "-X", "faulthandler", "-m", "outrider.monitor.host", "--config", str(path)]
     command += ["--fd", str(theirs.fileno()), "--parent", str(os.getpid())]
-    with ours, theirs, tempfile.TemporaryFile() as said:
+    with ours, theirs, tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
         theirs.close()
         ours.settimeout(deadline_s)
@@ -149,15 +144,15 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
             while "loading" in (header := wire.receive(ours)[0]):
                 pass
         except TimeoutError:
-            process.send_signal(signal.SIGABRT)  # the fault handler writes where it stands
+            process.send_signal(signal.SIGABRT)  # the fault handler writes the traceback
             raise ConfigError(
                 f"{path}: loading the files it names takes longer than {deadline_s:g} s"
-                f"{_place(process, said)}; a file that the service loads must not wait or loop"
+                f"{_place(process, log)}; a file that the service loads must not wait or loop"
             ) from None
         except (EOFError, OSError):
             code = process.wait()
-            said.seek(0)
-            text = said.read()[-2000:].decode(errors="replace")
+            log.seek(0)
+            text = log.read()[-2000:].decode(errors="replace")
             raise ConfigError(
                 f"{path}: loading the files it names ended the process (exit code {code})\n{text}".rstrip()
             ) from None
@@ -168,21 +163,21 @@ def manifest(path: Path, deadline_s: float) -> dict[str, Any]:
     return found
 
 
-def _place(process: subprocess.Popen[bytes], said: Any) -> str:
-    """Innermost line outside libraries where the process was aborted."""
+def _place(process: subprocess.Popen[bytes], log: Any) -> str:
+    """Innermost line of user code in the traceback of an aborted process."""
     try:
         process.wait(timeout=5.0)
     except subprocess.TimeoutExpired:
         return ""
-    said.seek(0)
-    lines = re.findall(r'File "(.+?)", line (\d+)', said.read().decode(errors="replace"))
+    log.seek(0)
+    lines = re.findall(r'File "(.+?)", line (\d+)', log.read().decode(errors="replace"))
     libraries = (sys.prefix, sys.base_prefix, "<frozen", str(Path(__file__).parents[1]))
     own = [f"; it stood at {file}:{line}" for file, line in lines if not file.startswith(libraries)]
     return own[0] if own else ""
 
 
 def _unmet(entry: dict[str, Any], model: "ModelSettings") -> Iterator[str]:
-    """Assertions that wait for a judge which is not configured."""
+    """Assertions that need a judge which is not configured."""
     for judge in entry["assertions"]:
         for need in judge["needs"]:
             if need.startswith("judge.") and need.removeprefix("judge.") not in model.judges:
@@ -190,7 +185,7 @@ def _unmet(entry: dict[str, Any], model: "ModelSettings") -> Iterator[str]:
 
 
 def _missing(settings: "Settings", name: str, model: "ModelSettings") -> Iterator[str]:
-    """Problems of what only the worker loads, found without importing torch."""
+    """Problems of files that only the worker loads, found without importing torch."""
     for judged, judge in model.judges.items():
         yield from (f"judges.{judged}.{problem}" for problem in _judge_problems(settings, judge))
     yield from source_problems(settings, model)

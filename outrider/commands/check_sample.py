@@ -1,4 +1,4 @@
-"""Start of a rehearsal for ``check-config``, and its findings."""
+"""Rehearsal for ``check-config``: run the configuration on a sample, in a subprocess."""
 
 import json
 import subprocess
@@ -14,19 +14,19 @@ from outrider.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Findings of a run on the sample."""
+    """Findings of a rehearsal."""
 
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     samples: dict[str, str] = field(default_factory=dict)
-    """By model: how many records, and where they are from."""
+    """Number and source of the sample records, by model."""
 
     def notes(self) -> dict[str, Any]:
-        """Findings beside the problems, for JSON."""
+        """Warnings and samples for JSON output; problems are reported separately."""
         return {"warnings": self.warnings, "samples": self.samples}
 
     def say(self) -> None:
-        """Print samples, and warnings to standard error."""
+        """Print samples to stdout and warnings to stderr."""
         for model, sample in self.samples.items():
             typer.echo(f"{model}: ran on {sample}")
         for warning in self.warnings:
@@ -34,13 +34,7 @@ class Rehearsal:
 
 
 def rehearsed(config: Path, sample: Path | None, deadline_s: float) -> Rehearsal:
-    """Findings of the rehearsal of a configuration, in another process.
-
-    Raises
-    ------
-    ConfigError
-        If the sample does not exist.
-    """
+    """Run a configuration's code on a sample in a subprocess; collect findings."""
     if sample is not None and not sample.is_file():
         raise ConfigError(f"--sample: {sample} does not exist; a file of records expected")
     command = [sys.executable, "-m", "outrider.commands.rehearsal", "--config", str(config)]

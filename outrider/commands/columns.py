@@ -1,4 +1,4 @@
-"""``outrider columns``: columns that a running service learned for a model."""
+"""``outrider columns``: columns of a model that the running service has learned."""
 
 from typing import Annotated
 
@@ -39,7 +39,7 @@ def forget(
 ) -> None:
     """Forget learned columns; stored values stay.
 
-    The next value of each learns its column anew.
+    The next value of a column adds the column again.
     """
     api = connect(config)
     found = api.post("/v1/columns/forget", {"model": one_model(api, model), "names": names})

@@ -1,4 +1,4 @@
-"""``outrider compare``: hold candidates against production, without labels."""
+"""``outrider compare``: compare candidates with production, without labels."""
 
 import os
 import signal
@@ -70,7 +70,9 @@ def compare(
     ] = 0.02,
     slice_by: Annotated[
         list[str] | None,
-        typer.Option("--slice", help="Column to look at apart: attrs.country (may be repeated)."),
+        typer.Option(
+            "--slice", help="Column whose values are judged apart: attrs.country (may be repeated)."
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="Output that is the answer; default: found in them.")
@@ -103,7 +105,7 @@ def compare(
     ] = False,
     rate: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Most questions a second to production, and to each candidate."),
+        typer.Option(min=0.001, help="Maximum questions per second to production, and to each candidate."),
     ] = None,
     price: Annotated[
         list[str] | None,
@@ -132,7 +134,7 @@ def compare(
         ),
     ] = None,
     judge_model: Annotated[str | None, typer.Option(help="Name to call the judge's model by.")] = None,
-    judge_budget: Annotated[int, typer.Option(min=1, help="Most pairs that the judge is asked about.")] = 400,
+    judge_budget: Annotated[int, typer.Option(min=1, help="Maximum number of pairs to judge.")] = 400,
     judge_key_env: Annotated[
         str, typer.Option(help="Environment variable with the judge's key.")
     ] = "OUTRIDER_JUDGE_KEY",
@@ -212,7 +214,7 @@ def compare(
         for each in candidate
     ]
     _confirm(public_hosts([*candidate, *([judge] if judge else [])], production), yes=yes)
-    said = (
+    pair_judge = (
         None
         if judge is None
         else PairJudge(
@@ -225,7 +227,7 @@ def compare(
     embedder = (
         None if embed is None else TextEmbedder(local_asker(embed, options.but(name="embedding")), seed)
     )
-    run = ComparisonRun(asked, candidates, plan, judge=said, embedder=embedder)
+    run = ComparisonRun(asked, candidates, plan, judge=pair_judge, embedder=embedder)
     began, opened = time.monotonic(), time.time_ns() // 1000
     taken = {"drop": drop or (), "hash": hash_ or (), "safe": safe_to_ask or ()}
 
@@ -257,11 +259,11 @@ def compare(
         questions = stack.enter_context(_traffic(traffic, listen, model, config, taken, seed, stop))
         live = stack.enter_context(live_report(model, config, report))
         if page:
-            stack.enter_context(_page_of(lambda: report().found, run.label))
+            stack.enter_context(_page_of(lambda: report().data, run.label))
         try:
             with _progress(ends, quiet=json) as tell:
                 announced = _announced(questions, lambda names: forecast_text(run.forecast(names), ends))
-                priced = _once(lambda: costs_text(report().found["plan"]["cost"]), tell)
+                priced = _once(lambda: costs_text(report().data["plan"]["cost"]), tell)
                 ending = drive(run, announced, ends, stop=stop, tell=priced)
         except KeyboardInterrupt:
             _end(_INTERRUPTED)
@@ -290,23 +292,23 @@ def compare(
     _send(found, live)
     typer.echo(found.json() if json else found.text())
     code = found.exit_code(allows_different=allow_different)
-    if run.is_left:
+    if run.is_abandoned:
         _end(code)
     raise typer.Exit(code)
 
 
 def _keep(found: "CompareReport", folder: Path | None, systems: ComparedSystems) -> None:
-    """Make a project that shows the comparison when it is served."""
+    """Write a project that shows the comparison with ``outrider serve``."""
     if folder is None:
         return
-    write_project(folder, systems, found.found)
+    write_project(folder, systems, found.data)
     with _unshown():
         page = keep_comparison(folder, found.json())
         typer.echo(f"`outrider serve` in {folder} shows the comparison at {page}", err=True)
 
 
 def _send(found: "CompareReport", live: LiveReport | None) -> None:
-    """Have the service that the records came from show the comparison."""
+    """Send the report to the service that the records came from."""
     if live is None:
         return
     with _unshown():
@@ -315,7 +317,7 @@ def _send(found: "CompareReport", live: LiveReport | None) -> None:
 
 @contextmanager
 def _unshown() -> Iterator[None]:
-    """Say why the service does not show the comparison: its verdict stands."""
+    """Print an error of the service instead of raising, because the comparison itself succeeded."""
     try:
         yield
     except OutriderError as error:
@@ -323,7 +325,7 @@ def _unshown() -> Iterator[None]:
 
 
 def _end(code: int) -> NoReturn:
-    """End at once, though threads still wait for answers; the kernel ends the models' processes."""
+    """Exit without joining threads that still wait for answers; the kernel ends the models' processes."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
@@ -339,7 +341,7 @@ def _traffic(
     seed: int,
     stop: threading.Event,
 ) -> "Iterator[Traffic | DrawnTraffic]":
-    """Questions of files, of a mirror, or of a running service."""
+    """Questions from files, a running service, or mirrored requests, in this order of precedence."""
     from outrider.monitor.compare.drawn_order import DrawnTraffic
     from outrider.monitor.compare.followed import FollowedTraffic, mirrored_line
     from outrider.monitor.compare.traffic import Traffic
@@ -377,7 +379,7 @@ def _address(text: str) -> tuple[str, int]:
 
 @contextmanager
 def _page_of(report: Callable[[], Mapping[str, Any]], label: Callable[..., bool]) -> Iterator[None]:
-    """Live page, and its address on stderr."""
+    """Serve a live page of the comparison and print its address on stderr."""
     from outrider.monitor.server.local_server import LocalServer
     from outrider.monitor.views.comparisons.page import ComparePage
 
@@ -417,11 +419,11 @@ def _prices(texts: Sequence[str]) -> dict[str, tuple[float, float]]:
 
 
 def _announced(batches: "Iterable[Batch]", sentence: Callable[[Collection[str]], str]) -> "Iterator[Batch]":
-    """Traffic, with a sentence on stderr before its first question."""
-    is_told = False
+    """Pass the batches through, printing ``sentence`` on stderr before the first question."""
+    is_announced = False
     for batch in batches:
-        if batch.rows and not is_told:
-            is_told = True
+        if batch.rows and not is_announced:
+            is_announced = True
             typer.echo(sentence(batch.names), err=True)
         yield batch
 
@@ -429,14 +431,14 @@ def _announced(batches: "Iterable[Batch]", sentence: Callable[[Collection[str]],
 def _once(
     sentence: Callable[[], str], tell: "Callable[[ComparisonRun], None]"
 ) -> "Callable[[ComparisonRun], None]":
-    """The same, with a sentence on stderr after the first answers."""
-    told: list[str] = []
+    """Wrap ``tell`` so that ``sentence`` is printed on stderr once, after the first answers."""
+    printed: list[str] = []
 
     def once(run: "ComparisonRun") -> None:
-        if run.asked and not told:
-            told.append(sentence())
-            if told[0]:
-                typer.echo(told[0], err=True)
+        if run.asked and not printed:
+            printed.append(sentence())
+            if printed[0]:
+                typer.echo(printed[0], err=True)
         tell(run)
 
     return once
@@ -449,7 +451,7 @@ def _plain(text: str) -> str:
 def _by_name(
     prices: Mapping[str, tuple[float, float]], names: Mapping[str, str]
 ) -> dict[str, tuple[float, float]]:
-    """Prices by the names of the report, from these or the candidates' texts."""
+    """Prices by system name in the report, from those by ``--candidate`` text."""
     found = {names.get(name, name): both for name, both in prices.items()}
     if unknown := sorted(found.keys() - {"production", *names.values()}):
         there = ", ".join(["production", *names])
@@ -458,7 +460,7 @@ def _by_name(
 
 
 def _check_candidates(texts: Sequence[str], production: str | None) -> None:
-    """Say which candidates are one, or production."""
+    """Refuse a candidate named twice; warn of one that is production itself."""
     if production is not None and _plain(production) in map(_plain, texts):
         typer.echo("A candidate is production itself: what differs is its own noise.", err=True)
     named: set[str] = set()
@@ -469,7 +471,7 @@ def _check_candidates(texts: Sequence[str], production: str | None) -> None:
 
 
 def _name_apart(candidates: "Sequence[Asker]") -> None:
-    """Let no two systems have one name in the report."""
+    """Number systems of the same name, so that names in the report are unique."""
     named = {"production"}
     for each in candidates:
         name, number = each.name, 1
@@ -480,7 +482,7 @@ def _name_apart(candidates: "Sequence[Asker]") -> None:
 
 
 def _confirm(hosts: Sequence[str], *, yes: bool) -> None:
-    """Let a person agree that traffic leaves for public hosts that production's is not."""
+    """Ask before traffic is sent to public hosts other than production's."""
     if not hosts or yes:
         return
     typer.confirm(f"Recorded traffic will be sent to {', '.join(hosts)}. Go on?", abort=True, err=True)
@@ -488,10 +490,8 @@ def _confirm(hosts: Sequence[str], *, yes: bool) -> None:
 
 @contextmanager
 def _until_stopped() -> Iterator[tuple[threading.Event, threading.Event]]:
-    """Events that the first Ctrl-C or SIGTERM sets, so that the report is kept, and SIGTERM alone.
-
-    A second signal ends at once.
-    """
+    """Yield an event set by Ctrl-C or SIGTERM, and one set by SIGTERM alone. A second signal interrupts at
+    once."""
     stop, ended = threading.Event(), threading.Event()
 
     def interrupt(number: int, _: object) -> None:
@@ -511,7 +511,7 @@ def _until_stopped() -> Iterator[tuple[threading.Event, threading.Event]]:
 
 @contextmanager
 def _progress(until: "Until", *, quiet: bool) -> Iterator[Any]:
-    """Live lines on stderr: one for each candidate, with what is known so far."""
+    """Live lines on stderr, one per candidate, with its verdict so far."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -525,7 +525,7 @@ def _progress(until: "Until", *, quiet: bool) -> Iterator[Any]:
         def tell(run: "ComparisonRun") -> None:
             most = f" of at most {until.records:,}" if until.records < 2**62 else ""
             head = f"{run.asked:,}{most} records asked about; Ctrl-C ends with a report"
-            live.update(Text("\n".join([head, *(each.conclusion.sentence for each in run.standings)])))
+            live.update(Text("\n".join([head, *(each.conclusion.sentence for each in run.results)])))
 
         yield tell
 
@@ -548,4 +548,4 @@ def _write(report: Any, *, keep: Path | None, md: Path | None, html: Path | None
 def _page(report: "CompareReport") -> str:
     from outrider.monitor.views.comparisons.page import compare_page
 
-    return compare_page(report.found)
+    return compare_page(report.data)

@@ -1,4 +1,4 @@
-"""``outrider comparisons``: list comparisons that the service keeps, and remove them."""
+"""``outrider comparisons``: list and remove comparisons that the service keeps."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``outrider compress``: try smaller and faster variants of the champion, with costs."""
+"""``outrider compress``: try smaller and faster variants of the champion."""
 
 from pathlib import Path
 from typing import Annotated, Any

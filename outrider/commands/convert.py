@@ -1,7 +1,4 @@
-"""``outrider convert``: estimators to ONNX, torch modules to safetensors.
-
-The converted model's answers are compared with the original's.
-"""
+"""``outrider convert``: estimators to ONNX, torch modules to safetensors. Compares the answers of both."""
 
 import dataclasses
 from pathlib import Path
@@ -39,18 +36,18 @@ def convert(
     """
     made = _made(model)
     if to.suffix == ".safetensors":
-        told = _weights(made, to)
+        result = _weights(made, to)
     elif to.suffix == ".onnx":
-        told = _onnx(made, to, sample, [name for name in inputs.split(",") if name], tolerance)
+        result = _onnx(made, to, sample, [name for name in inputs.split(",") if name], tolerance)
     else:
         raise ConfigError(f"--to: NAME.onnx or NAME.safetensors expected, got {to.name}")
-    tell({"file": str(to), **told}, told["summary"], json=json)
-    if not told["written"]:
+    tell({"file": str(to), **result}, result["summary"], json=json)
+    if not result["written"]:
         raise typer.Exit(1)
 
 
 def _made(reference: str) -> Any:
-    """Model that the referenced callable returns."""
+    """Call the function that a reference names, which returns the model."""
     from outrider.user_code import load_callable
 
     file = Path(reference.rpartition(":")[0] or reference)
@@ -74,8 +71,8 @@ def _weights(made: Any, to: Path) -> dict[str, Any]:
     state = state_of(made)
     content = dump_weights(state)
     write_file(to, content)
-    told = f"{to}: {len(state)} tensors, {len(content)} bytes"
-    return {"written": True, "tensors": len(state), "bytes": len(content), "summary": told}
+    summary = f"{to}: {len(state)} tensors, {len(content)} bytes"
+    return {"written": True, "tensors": len(state), "bytes": len(content), "summary": summary}
 
 
 def _onnx(made: Any, to: Path, sample: Path | None, inputs: list[str], tolerance: float) -> dict[str, Any]:
@@ -96,8 +93,8 @@ def _onnx(made: Any, to: Path, sample: Path | None, inputs: list[str], tolerance
     summary += f"\ninputs = [{', '.join(map(_quoted, found.inputs))}]"
     if found.classes:
         summary += f"\nclasses = [{', '.join(map(_quoted, found.classes))}]"
-    told = dataclasses.asdict(agreement) | {"inputs": found.inputs, "classes": found.classes}
-    return {"written": is_equal, "summary": summary, "tolerance": tolerance, **told}
+    facts = dataclasses.asdict(agreement) | {"inputs": found.inputs, "classes": found.classes}
+    return {"written": is_equal, "summary": summary, "tolerance": tolerance, **facts}
 
 
 def _read(path: Path) -> "pd.DataFrame":

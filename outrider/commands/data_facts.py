@@ -1,4 +1,4 @@
-"""Folder facts for ``outrider doctor``: size, days left, pauses, refusals."""
+"""Data folder facts for ``outrider doctor``: size, days left, pauses, refusals."""
 
 import shutil
 import sqlite3
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 DAY_US = 86_400e6
 ID_BYTES = 32
-"""Of a hash of 16 bytes with its day, in a tree whose pages are two thirds full."""
+"""Bytes on disk of the id hash that remains of a deleted record, with its day."""
 SHORTEST_US = 60e6
-"""Rates of less than a minute of traffic say nothing of a day."""
+"""Minimum duration, in microseconds, from which a daily rate is extrapolated."""
 
 
 def data_facts(path: Path) -> dict[str, Any]:
-    """Facts about the data folder of a configuration."""
     from outrider.monitor.settings.config import accepted_settings, load_settings
 
     if not path.exists():
@@ -100,10 +99,9 @@ def forecast(
     state_per_day: float,
     ids_per_day: float = 0.0,
 ) -> dict[str, float | None]:
-    """Days of payload retention and until a full disk, at this rate.
+    """Days that payloads are kept, and days until the disk is full.
 
-    The journal grows until payloads expire, by age or early; ``state.db`` until rows do, and then by hashes
-    of ids, until these do. None where the disk has not filled by then.
+    At the given growth per day; ``days_left`` is None if the disk never fills up.
 
     Parameters
     ----------
@@ -143,7 +141,8 @@ def forecast(
 
 
 def _days_until(room: float, growths: Sequence[tuple[float, float, float]]) -> float | None:
-    """Days until growths, each of a first and last day and bytes a day, have used up the room."""
+    """First day on which growths (first day, last day, bytes per day) exceed ``room`` bytes; None if
+    never."""
     days = sorted({day for first, last, _ in growths for day in (first, last)})
     for day, after in pairwise(days):
         per_day = sum(rate for first, last, rate in growths if first <= day < last)
@@ -154,14 +153,14 @@ def _days_until(room: float, growths: Sequence[tuple[float, float, float]]) -> f
 
 
 def _judged(path: Path, facts: dict[str, Any]) -> int:
-    """Judged records that ``state.db`` holds; notes what is paused beside it."""
+    """Number of judged records in ``state.db``; adds the pauses in force to ``facts``."""
     if not path.exists():
         return 0
     with closing(_open(path)) as database:
         try:
             (judged,) = database.execute("SELECT count(*) FROM record").fetchone()
             paused = database.execute("SELECT what, model FROM pause ORDER BY since_us").fetchall()
-        except sqlite3.OperationalError:  # of another layout: said with the latency
+        except sqlite3.OperationalError:  # of another schema: reported with the latency
             return 0
     if paused:
         facts["paused"] = ", ".join(f"{what} of {model or 'every model'}" for what, model in paused)
@@ -169,7 +168,7 @@ def _judged(path: Path, facts: dict[str, Any]) -> int:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    # As readers of the service do: read-only mode fails where a crash left a log behind.
+    # As readers of the service do: read-only mode fails if a crash left a log file.
     connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=rw", uri=True)
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -189,7 +188,7 @@ def _size(path: Path) -> int:
 
 
 def _damage(journal: Path) -> dict[str, Any]:
-    """Blocks that are no longer what was written, and how many were looked at."""
+    """Number of damaged journal blocks, and of checked ones."""
     from outrider.dataops.journal.journal import find_damage
 
     found = find_damage(journal)

@@ -108,7 +108,7 @@ def commit(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Commit records flagged and labelled since, corrected and withdrawn labels."""
+    """Commit newly flagged and labelled records, corrected and withdrawn labels."""
     path = f"/v1/datasets/{model}-flagged/versions"
     _committed(connect(config).post(path, {"model": model, "from": "flags"}), json=json)
 
@@ -123,7 +123,7 @@ def diff(name: Name, old: str, new: str, config: Config = None, json: Json = Fal
         return
     kinds = ("added", "removed", "changed")
     typer.echo(", ".join(f"{len(found[kind])} {kind}" for kind in kinds))
-    rows = [_told(row) for row in found["rows"]]
+    rows = [_difference(row) for row in found["rows"]]
     if rows:
         names = ("row", "change", "why", "labels", "label from", "flagged by", "model", "part")
         table(rows, {key: key for key in names}, empty="")
@@ -148,7 +148,7 @@ def rows(
 ) -> None:
     """Write the rows of a version as Parquet, CSV or JSON lines.
 
-    The ending of the file says which. Rows are written as they come, never all of them held.
+    The file's extension says which. Rows are streamed, never all in memory.
     """
     from .export import check_format
     from .tables import write_batches
@@ -167,23 +167,23 @@ app.add_typer(quarantine, name="quarantine")
 app.add_typer(tags, name="tag")
 
 
-def _told(row: dict[str, Any]) -> dict[str, str]:
-    """Row of a difference, before and after."""
+def _difference(row: dict[str, Any]) -> dict[str, str]:
+    """Row of ``outrider dataset diff``, with values as "before → after"."""
     sides = [row[side] or {} for side in ("before", "after")]
     labels = [
         ", ".join(f"{value}" for value in (row[f"labels_{side}"] or {}).values())
         for side in ("before", "after")
     ]
     columns = {"label from": "label_source", "model": "model_version", "part": "part"}
-    told = {name: _from_to(*(side.get(key) or "" for side in sides)) for name, key in columns.items()}
-    told |= {"flagged by": _flags(row["after"] or row["before"]), "why": row["reason"]}
-    return {"row": row["id"], "change": row["change"], "labels": _from_to(*labels)} | told
+    cells = {name: _from_to(*(side.get(key) or "" for side in sides)) for name, key in columns.items()}
+    cells |= {"flagged by": _flags(row["after"] or row["before"]), "why": row["reason"]}
+    return {"row": row["id"], "change": row["change"], "labels": _from_to(*labels)} | cells
 
 
 def _flags(origin: dict[str, Any]) -> str:
-    """Assertions with their severity; of imported rows the names."""
-    told = [f"{flag['assertion']} {flag['severity']:.3g}" for flag in origin["flags"]]
-    return ", ".join(told) or origin["assertion"] or ""
+    """Assertions that flagged a row, with severities; for imported rows, names only."""
+    named = [f"{flag['assertion']} {flag['severity']:.3g}" for flag in origin["flags"]]
+    return ", ".join(named) or origin["assertion"] or ""
 
 
 def _from_to(before: str, after: str) -> str:

@@ -1,4 +1,4 @@
-"""``outrider dataset check``: assertions on a version, labels as outputs."""
+"""``outrider dataset check``: assertions on a dataset version, with labels as outputs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,10 +64,7 @@ def check(
 
 
 def judged(assertions: "list[Assertion]", view: "Batch") -> "tuple[Flags, dict[str, str]]":
-    """Flags of assertions on labels, and reasons for omitted ones.
-
-    One that reads a score, which no label has, is left out; if it raises, that concerns it alone.
-    """
+    """Flags of assertions on labels, and reasons for assertions not run."""
     from outrider.assertions import Checker
     from outrider.assertions.flags.validate import lacking
 

@@ -1,4 +1,4 @@
-"""``outrider dataset erase``: remove a person, or single records, everywhere."""
+"""``outrider dataset erase``: remove a person, or single records, from all stores."""
 
 import os
 import time
@@ -64,7 +64,7 @@ def erase(
 
 
 def _service(config: Path | None) -> Api:
-    """Service that uses the data folder; another command may be what does."""
+    """Client of the running service; the error mentions that another command may hold the data folder."""
     try:
         return connect(config)
     except ServerError as error:
@@ -75,7 +75,7 @@ def _service(config: Path | None) -> Api:
 
 
 def _erase_there(api: Api, wanted: "ErasureTarget", *, dry_run: bool, yes: bool, json: bool) -> None:
-    """Let the running service erase, and wait until it is back."""
+    """Erase through the running service, and wait until it has restarted."""
     body = {"subjects": list(wanted.subjects), "records": list(wanted.records), "model": wanted.model}
     if dry_run or not yes:
         counted = api.post("/v1/erasures", {**body, "dry_run": True})
@@ -95,7 +95,7 @@ def _erase_there(api: Api, wanted: "ErasureTarget", *, dry_run: bool, yes: bool,
 
 
 def _state(api: Api, id_: str) -> dict[str, Any] | None:
-    """State of an erasure; None while the service is away."""
+    """State of an erasure; None while the service restarts."""
     try:
         found: dict[str, Any] = api.get(f"/v1/erasures/{id_}")
     except ServerError:
@@ -133,7 +133,6 @@ def _erase_here(
 
 
 def result_of(place: "Place", id_: str) -> dict[str, Any]:
-    """Outcome of an erasure that was carried out."""
     from outrider.dataops.erasure.pending import done
 
     engine = place.open()
@@ -146,7 +145,6 @@ def result_of(place: "Place", id_: str) -> dict[str, Any]:
 
 
 def show(found: dict[str, Any], *, json: bool) -> None:
-    """Print the numbers of an erasure."""
     if json:
         as_json(found)
         return
@@ -158,11 +156,11 @@ def show(found: dict[str, Any], *, json: bool) -> None:
     if models := found.get("models"):
         typer.echo(f"trained on its rows: {', '.join(models)}; retrain them, or take them out of use")
     if blocks := found.get("unreadable_blocks"):
-        typer.echo(f"damaged blocks, of which nobody knows whose they are: {', '.join(map(str, blocks))}")
+        typer.echo(f"damaged blocks, whose records are unknown: {', '.join(map(str, blocks))}")
 
 
 def _note_write(folder: Path, id_: str) -> None:
-    """Note the erasure in the log of writes, without what it erases."""
+    """Log the erasure as a change, without the erased ids."""
     from outrider.dataops.access.store import AccessStore, WriteRow
     from outrider.dataops.state.database import now_us
 

@@ -1,4 +1,4 @@
-"""``outrider dataset export``: a version as a folder that other tools read."""
+"""``outrider dataset export``: write a version in other tools' formats."""
 
 import json as json_format
 import os
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .export_formats import Part, Written
 
 NOTE = "export.json"
-"""Says what an export is; a folder without it is none, and is never replaced."""
+"""File that marks a folder as an export; only such a folder may be replaced."""
 PARTS = ("train", "held_out")
 BATCH_ROWS = 1000
 
@@ -48,7 +48,7 @@ def export(
 ) -> None:
     """Write a version as Parquet, Hugging Face folder, pictures, chats or preferences.
 
-    Train and held-out rows stay apart. The folder appears once it is complete.
+    Train and held-out rows stay separate. The folder appears once it is complete.
     """
     from .export_formats import FORMATS, ExportColumns
 
@@ -76,9 +76,9 @@ def export(
             (content / "README.md").write_text(dataset_card(id, version, parts), encoding="utf-8")
         sync_all(content)
         _put(content, to, staged)
-    told = [f"{count} {kept.replace('_', '-')} rows" for kept, count in written.rows.items()]
+    counts = [f"{count} {kept.replace('_', '-')} rows" for kept, count in written.rows.items()]
     left = [f"; {count} left out: {why}" for why, count in written.left_out.items()]
-    tell(facts | {"folder": str(to)}, f"{id}: {', '.join(told)} written to {to}{''.join(left)}", json=json)
+    tell(facts | {"folder": str(to)}, f"{id}: {', '.join(counts)} written to {to}{''.join(left)}", json=json)
 
 
 def dataset_card(id: str, version: dict[str, Any], parts: "Sequence[Part]") -> str:
@@ -110,7 +110,7 @@ def _check_target(to: Path, *, force: bool) -> None:
 
 
 def _part(stack: ExitStack, api: Api, dataset: str, number: int, part: str, folder: Path) -> "Part":
-    """Rows of a part in a file beside, read from there by the batch."""
+    """Download a part into a temporary file, from which it is read batch by batch."""
     import pyarrow as pa
 
     from .export_formats import Part
@@ -145,7 +145,7 @@ def _facts(id: str, form: str, version: dict[str, Any], written: "Written") -> d
 
 
 def _put(content: Path, to: Path, staged: Path) -> None:
-    """Rename into place; an earlier export goes aside first, and back where that fails."""
+    """Move the export into place; an earlier one is restored if that fails."""
     aside = staged / "before"
     replaces = to.exists()
     if replaces:

@@ -1,4 +1,4 @@
-"""``outrider dataset leaks``: rows that two dataset versions share, or nearly."""
+"""``outrider dataset leaks``: equal or similar rows of two dataset versions."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +42,7 @@ def leaks(
     first = _rows(api, name, part or (None if other else "train"))
     second = _rows(api, other or name, other_part if other else "held_out")
     if first[0] == second[0]:
-        raise ConfigError(f"{first[0]} beside itself: two versions or parts expected")
+        raise ConfigError(f"{first[0]} with itself: two versions or parts expected")
     left, right = sides(
         dict([first, second]), tuple(f"inputs.{n.removeprefix('inputs.')}" for n in column or ())
     )
@@ -59,7 +59,6 @@ def leaks(
 
 
 def tell_report(report: "LeakReport") -> None:
-    """Print the leaks and repeated rows that were found at a commit."""
     from outrider.dataops.datasets.leak_moves import report_words
 
     typer.echo("\n".join(report_words(report)) or "no leak and no repeated row was found at the commit")

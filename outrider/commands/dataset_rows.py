@@ -1,4 +1,4 @@
-"""Dataset versions by name, and their rows, for commands."""
+"""Access of commands to dataset versions and their rows."""
 
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def version_of(api: Api, reference: str) -> dict[str, Any]:
-    """Dataset version that ``name``, or ``name@`` a number, tag or time, names."""
+    """Dataset version of a reference: NAME or NAME@X (number, tag or time)."""
     dataset, _, selector = reference.partition("@")
     if not dataset:
         raise ConfigError(f"{reference!r}: dataset, or dataset@version expected, for example churn-flagged@3")
@@ -25,7 +25,7 @@ def version_of(api: Api, reference: str) -> dict[str, Any]:
 
 
 def named(name: str, version: str | None) -> str:
-    """Reference of a dataset whose version an option may name."""
+    """Dataset reference, with the version from an option, if given."""
     if version is None:
         return name
     if "@" in name:
@@ -42,7 +42,7 @@ def streamed_rows(
     columns: Sequence[str] = (),
     provenance: bool = False,
 ) -> "Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]":
-    """Columns and rows of a dataset version, through a nameless file."""
+    """Schema and batches of a dataset version, through a temporary file."""
     import pyarrow as pa
 
     dataset, _, selector = reference.partition("@")

@@ -1,4 +1,4 @@
-"""``outrider dataset gc`` and ``compact``: upkeep of the data folder."""
+"""``outrider dataset gc`` and ``compact``: clean up stored dataset files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,18 +22,18 @@ KINDS = {"kind": "kind", "files": "files", "bytes": "bytes"}
 
 def gc(
     older_than: Annotated[
-        float, typer.Option(min=1.0, help="Hours for which nothing wrote or touched an object.")
+        float, typer.Option(min=1.0, help="Objects not written or used for this many hours are deleted.")
     ] = 24.0,
     caches_older_than: Annotated[
-        float, typer.Option(min=0.0, help="Hours for which nobody opened a cached version.")
+        float, typer.Option(min=0.0, help="Cached versions not opened for this many hours are deleted.")
     ] = 168.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Count alone, delete nothing.")] = False,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Delete files of datasets that nothing names.
+    """Delete dataset files that no version references.
 
-    Also while the service runs.
+    Also works while the service runs.
     """
     from outrider.dataops.loaders.arrow_cache import FOLDER, unused
     from outrider.dataops.models.registry import versions_in_service
@@ -56,9 +56,9 @@ def gc(
     if not json:
         rows = [{"kind": kind} | counts for kind, counts in kinds.items()]
         table(rows, KINDS, empty="nothing to collect")
-    said = f"{found.bytes} bytes in {len(found.files)} files {'could be' if dry_run else 'were'} freed"
+    sentence = f"{found.bytes} bytes in {len(found.files)} files {'could be' if dry_run else 'were'} freed"
     report = {"files": len(found.files), "bytes": found.bytes, "kinds": kinds, "dry_run": dry_run}
-    tell(report, said, json=json)
+    tell(report, sentence, json=json)
 
 
 def compact(
@@ -66,9 +66,9 @@ def compact(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Pack the small files of a dataset; every version reads as before.
+    """Pack the small files of a dataset; versions do not change.
 
-    Also while the service runs. The trainer does so by itself where there are many.
+    Also works while the service runs. The trainer does the same on its own if there are many.
     """
     from outrider.dataops.datasets.references import find_version
     from outrider.dataops.upkeep.compaction import compact as packed
@@ -84,13 +84,15 @@ def compact(
         "packed_rows": found.packed_rows,
         "packed_bytes": found.packed_bytes,
     }
-    said = f"{name}: {found.before} objects became {found.after}; `outrider dataset gc` deletes the old ones"
-    tell(report, said if found.packed_rows else f"{name}: nothing to pack", json=json)
+    sentence = (
+        f"{name}: {found.before} objects became {found.after}; `outrider dataset gc` deletes the old ones"
+    )
+    tell(report, sentence if found.packed_rows else f"{name}: nothing to pack", json=json)
 
 
 @contextmanager
 def _stores(config: "Path | None") -> "Iterator[tuple[Engine, LocalObjects, Path]]":
-    """Database, objects and data folder of the configuration."""
+    """Database, object store and data folder of the configuration."""
     from outrider.dataops.access.private_files import keep_files_private
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.dataops.state.database import open_database

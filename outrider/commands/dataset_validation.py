@@ -1,4 +1,4 @@
-"""``outrider dataset expect`` and ``validate``: suites of Great Expectations for dataset versions."""
+"""``outrider dataset expect`` and ``validate``: Great Expectations suites for dataset versions."""
 
 import json as json_format
 from pathlib import Path
@@ -103,7 +103,7 @@ def validate(
 
 
 def warning_line(warning: dict[str, Any]) -> str:
-    """A warning of a version's validation in one line."""
+    """Text of a validation warning."""
     count = f"{warning['rows']} row{'' if warning['rows'] == 1 else 's'}"
     rows = f", {count} such as {', '.join(warning['ids'])}" if warning["rows"] else ""
     return f"{warning['severity']}: {warning['text']}{rows}"
@@ -119,7 +119,7 @@ def _settings(config: Path | None, model: str) -> "Settings":
 
 
 def _parent(api: Api, version: dict[str, Any]) -> dict[str, Any] | None:
-    """Aggregates of the version before, None where there is none."""
+    """Aggregates of the previous version; None without one."""
     if version["parent"] is None:
         return None
     parent = api.get(f"/v1/datasets/{version['dataset']}/versions/{version['parent']}")

@@ -1,4 +1,4 @@
-"""Groups of commands, with near names and defaults: ``outrider test behavior`` runs."""
+"""Command groups with a default command, such as ``run`` of ``outrider test``."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,21 +9,18 @@ from typer.core import TyperGroup
 
 DEFAULT = "run"
 _ALIKE = 0.75
-"""From where on a first word is a mistyped command to a group that has a default."""
+"""Similarity above which a word counts as a mistyped command instead of an argument."""
 
 
 class Commands(TyperGroup):
-    """Group of commands that names the nearest one.
-
-    ``--model`` stands for an argument that is a model.
-    """
+    """Command group that suggests near names. ``--model NAME`` may replace a model argument."""
 
     def loaded(self, command: Any) -> Any:
-        """The command itself, where :meth:`get_command` has a stand-in."""
+        """Command behind a lazily imported stand-in."""
         return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that was called."""
+        """Look up the command, and accept ``--model NAME`` for its model argument."""
         known = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         self.commands = {name: command for name, command in known.items() if command is not None}
         name, command, rest = super().resolve_command(ctx, args)
@@ -32,12 +29,12 @@ class Commands(TyperGroup):
 
 
 class ListByDefault(Commands):
-    """Group whose default is ``list``: ``outrider assertions churn`` lists churn's."""
+    """Group with default ``list``: ``outrider assertions churn`` lists churn's assertions."""
 
     default: ClassVar[str] = "list"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the default command before arguments that name no command."""
+        """Insert the default command if the first argument names no command."""
         named = bool(args) and (args[0] in self.commands or args[0] == "--help")
         if args and not named and (near := self._near(args[0])):
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}? {self._otherwise(args[0])}")
@@ -51,7 +48,7 @@ class ListByDefault(Commands):
 
 
 class DefaultGroup(ListByDefault):
-    """Group that calls ``run`` unless another command is named. Its help shows the options of ``run``."""
+    """Group whose default is ``run``; its help shows the options of ``run``."""
 
     default = DEFAULT
 
@@ -81,7 +78,7 @@ def listing(text: str) -> typer.Typer:
 
 
 def with_model(command: Any, args: list[str]) -> list[str]:
-    """Move ``--model NAME`` to the front, where a command takes its model."""
+    """Turn ``--model NAME`` into the positional argument of a command's model."""
     params = [] if command is None else command.params
     models = [each for each in params if each.name == "model" and each.param_type_name == "argument"]
     if not models:

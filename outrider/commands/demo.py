@@ -1,4 +1,4 @@
-"""``outrider demo``: the whole loop on real digits."""
+"""``outrider demo``: the improvement loop on real digits."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ def demo(
 ) -> None:
     """Run the whole improvement loop on real digits.
 
-    Exit code 0 only if the loop closed. Without a terminal --once holds.
+    Exit code 0 only if the loop closed. Without a terminal, --once is implied.
     """
     began = time.monotonic()
     from outrider.demo.run import run

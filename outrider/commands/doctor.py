@@ -1,7 +1,4 @@
-"""``outrider doctor``: facts of this machine, data folder and start-up.
-
-And the time that importing and starting take.
-"""
+"""``outrider doctor``: facts on the machine and data folder, start-up times."""
 
 import json as json_format
 import os
@@ -78,7 +75,7 @@ def _version(name: str) -> str:
 
 
 def _timed(command: list[str]) -> float:
-    """Seconds of the second of two runs: the first one warms the file cache."""
+    """Seconds of the second of two runs; the first one warms the file cache."""
     seconds = 0.0
     for _ in range(2):
         start = time.perf_counter()
@@ -88,7 +85,7 @@ def _timed(command: list[str]) -> float:
 
 
 def _timed_import(name: str) -> float:
-    """Seconds to import a module beyond starting Python."""
+    """Seconds to import a module, without starting Python."""
     code = f"import time; t = time.perf_counter(); import {name}; print(time.perf_counter() - t)"
     seconds = 0.0
     for _ in range(2):
@@ -98,14 +95,14 @@ def _timed_import(name: str) -> float:
 
 
 def _device() -> str:
-    """Device of shadow models; asked in a process of its own, because torch takes seconds."""
+    """Device of shadow models, found in a subprocess, because importing torch takes seconds."""
     code = "import torch; print(torch.cuda.get_device_name(0) if torch.cuda.is_available() else 'cpu')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return done.stdout.strip() or f"torch cannot be imported: {done.stderr.strip().splitlines()[-1:]}"
 
 
 def _uploaded_models() -> str:
-    """Sentence on what the processes that open uploaded models can read."""
+    """Text on the files that the processes of uploaded models can read."""
     from outrider.dataops.confinement import landlock_version
 
     if version := landlock_version():
@@ -114,7 +111,7 @@ def _uploaded_models() -> str:
 
 
 def _ready_seconds() -> float | str:
-    """Seconds from starting an intake process on an empty folder to its first 200 on ``/readyz``."""
+    """Seconds from the start of an intake process on an empty folder to the first 200 of ``/readyz``."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder, "outrider.toml")
         config.write_text(EXAMPLE, encoding="utf-8")
@@ -150,7 +147,7 @@ def _poll_ready(port: int, start: float) -> float | str:
 
 
 def _data(config: Path | None) -> dict[str, Any]:
-    """Size of the data folder, bytes per record, and the days left at the present rate."""
+    """Size of the data folder, bytes per record, and days left at the present growth."""
     from outrider.monitor.settings.config import find_config
 
     from .data_facts import data_facts
@@ -159,7 +156,7 @@ def _data(config: Path | None) -> dict[str, Any]:
 
 
 def _latency(config: Path | None) -> dict[str, str]:
-    """Age of each model's newest records at their verdict."""
+    """Age of each model's newest records when they were judged."""
     from outrider.dataops.ledger import freshness
     from outrider.monitor.settings.config import find_config
 
@@ -173,20 +170,20 @@ def _latency(config: Path | None) -> dict[str, str]:
 
 
 def _folded(config: Path | None) -> dict[str, str]:
-    """Dimensions of each model of which counts do not name all stated values."""
+    """Dimensions of each model with too many values to be counted by name."""
     from outrider.dataops.ledger.stated_values import OTHERS, PLACES, folded_shares
     from outrider.monitor.settings.config import find_config
 
     from .stored_state import read_state
 
-    def told(settings: "Settings", connection: "Connection") -> dict[str, str]:
+    def folded(settings: "Settings", connection: "Connection") -> dict[str, str]:
         return {
             f"{name} {dimension}": f"{share:.1%} of late records under {OTHERS}: {PLACES} values have names"
             for name in settings.models
             for dimension, share in folded_shares(connection, name).items()
         }
 
-    return read_state(find_config(config), told, other={})
+    return read_state(find_config(config), folded, other={})
 
 
 def _trunks(config: Path | None) -> dict[str, str]:
@@ -199,7 +196,7 @@ def _trunks(config: Path | None) -> dict[str, str]:
 
 
 def _assertion_costs(config: Path | None) -> dict[str, Any]:
-    """Cost of each assertion per stored record; those of one record at a time are marked."""
+    """Cost of each assertion per stored record; assertions called once per record are marked."""
     from outrider.monitor.settings.config import find_config
 
     path = find_config(config)

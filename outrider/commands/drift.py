@@ -1,4 +1,4 @@
-"""``outrider drift``: columns whose values are distributed otherwise than in a reference."""
+"""``outrider drift``: columns whose distribution differs from a reference."""
 
 import os
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def drift(
     alpha: Annotated[float, typer.Option(help="Chance of any false alarm in the whole report.")] = 0.01,
     least: Annotated[float, typer.Option(help="Smallest distance of a distribution that is drift.")] = 0.05,
     multivariate: Annotated[
-        bool, typer.Option("--multivariate", help="Also tell both windows apart by all columns together.")
+        bool, typer.Option("--multivariate", help="Also distinguish the windows by all columns together.")
     ] = False,
     report: Annotated[
         Path | None, typer.Option(help="HTML file with the distributions of every column.")
@@ -98,20 +98,20 @@ def drift(
         )
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    told = found.to_dict() | {"windows": {"reference": one.name, "current": two.name}}
+    content = found.to_dict() | {"windows": {"reference": one.name, "current": two.name}}
     if report is not None:
-        write_file(report, _page(told))
+        write_file(report, _page(content))
     if json:
-        as_json(told)
+        as_json(content)
     else:
         _show(found)
     raise typer.Exit(DRIFT if found.is_drift else 0 if found.is_decided else UNDECIDED)
 
 
-def _page(told: dict[str, Any]) -> str:
+def _page(content: dict[str, Any]) -> str:
     from outrider.monitor.views.drift.chart import drift_page
 
-    return drift_page(told)
+    return drift_page(content)
 
 
 def _show(found: "DriftReport") -> None:

@@ -1,4 +1,4 @@
-"""Windows that a command line names: files, dataset versions, spans of time."""
+"""Records that a command line names: files, dataset versions, time spans."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NamedWindow:
-    """Records, and the text that named them.
-
-    Attributes
-    ----------
-    data
-        Arrow table.
-    names
-        Columns that are values, for a file without full names; empty where full names say so.
-    """
+    """Records, and the text that named them. ``names``: value columns of a file without full names."""
 
     name: str
     data: Any
@@ -34,20 +26,10 @@ class NamedWindow:
 def read_window(
     text: str, *, model: str | None, ts: str | None, config: Path | None, options: "TableOptions"
 ) -> NamedWindow:
-    """Records of a file, a dataset version, or a span of time.
+    """Records of a file, a dataset version, or a time span.
 
-    Parameters
-    ----------
-    text
-        ``FILE``, ``NAME@VERSION``, or ``SINCE..UNTIL`` of the running service, each end ISO 8601, ``-1h``, or
-        empty for the first and last record.
-    ts
-        Column of event times by which a file is put in order.
-
-    Raises
-    ------
-    ConfigError
-        If nothing is there, or the text is none of these.
+    ``text`` is FILE, NAME@VERSION, or SINCE..UNTIL of the service, each end in ISO 8601, as ``-1h``, or
+    empty.
     """
     from outrider.data_files import ending_of
 
@@ -92,15 +74,7 @@ def _of_service(text: str, model: str | None, config: Path | None) -> "pa.Table"
 def records_between(
     pages: "Iterable[pa.Table]", since: datetime | None, until: datetime | None
 ) -> "pa.Table":
-    """Records from ``since`` on, before ``until``, in the order of their times.
-
-    A column that some pages lack is null there.
-
-    Raises
-    ------
-    ConfigError
-        If a column has values of several types.
-    """
+    """Records from ``since`` to before ``until``, by time. Columns missing in some pages become null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -120,7 +94,7 @@ def records_between(
 
 
 def _time(text: str, now: datetime) -> datetime | None:
-    """Time of one end: ISO 8601, or so long before now.
+    """Time of one end of a span: ISO 8601, or a span before ``now``; None if empty.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Durations in the notation of command lines."""
+"""Durations on command lines."""
 
 import re
 
@@ -8,7 +8,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def seconds(text: str) -> float:
-    """Seconds of ``90``, ``90s``, ``30m``, ``2h`` or ``1d``.
+    """Seconds in ``90``, ``90s``, ``30m``, ``2h`` or ``1d``.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Checks of configured expectations, before the first dataset meets them.
+"""Checks of configured expectations, without a dataset.
 
-``python -m outrider.commands.expectation_checks --config PATH`` prints the problems of all models.
+Run as a module, it prints the problems of all models.
 """
 
 import argparse
@@ -23,10 +23,9 @@ TENSORS = ("tensor", "image", "extension<arrow.fixed_shape_tensor")
 
 
 def expectation_problems(settings: "Settings", name: str) -> Iterator[str]:
-    """Problems of a model's expectations: names, columns, arguments, files.
+    """Problems of a model's expectations.
 
-    Names and columns are checked here; what is left is built by Great Expectations, in a process that also
-    loads the user's checks.
+    Great Expectations itself runs in a subprocess that also loads user checks.
     """
     model = settings.models[name]
     if not (model.expectations or model.validation.checks):
@@ -51,7 +50,7 @@ def expectation_problems(settings: "Settings", name: str) -> Iterator[str]:
 
 
 def problems_elsewhere(path: Path, settings: "Settings") -> list[str]:
-    """Problems of all models, found by a short-lived process."""
+    """Problems of all models, found in a subprocess."""
     if not any(model.expectations or model.validation.checks for model in settings.models.values()):
         return []
     command = [sys.executable, "-m", "outrider.commands.expectation_checks", "--config", str(path)]
@@ -76,7 +75,7 @@ def _column_problems(settings: "Settings", name: str, suite: "list[Expected]") -
 
 
 def known_columns(model: "ModelSettings", stored: dict[str, str]) -> list[str]:
-    """Known columns of a model: declared, or of stored dataset versions."""
+    """Columns of a model that are declared, or stored in dataset versions."""
     kinds = dict.fromkeys([*model.declared_inputs, f"label.{model.target}"], "")
     kinds |= model.columns | stored
     found: list[str] = ["id", "ts", "entity", "version", "seq", "weight"]
@@ -108,7 +107,6 @@ def _stored(settings: "Settings", name: str, model: "ModelSettings") -> dict[str
 
 
 def main() -> None:
-    """Entry of the process."""
     from outrider.monitor.settings.config import load_settings
 
     parser = argparse.ArgumentParser(prog="outrider.commands.expectation_checks")

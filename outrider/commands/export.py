@@ -50,7 +50,7 @@ def weak_labels(
     to: To = Path("weak-labels.parquet"),
     assertion: Annotated[str | None, typer.Option(help="Only corrections of this assertion.")] = None,
     min_confidence: Annotated[
-        float, typer.Option(min=0, max=1, help="Least confidence of a correction.")
+        float, typer.Option(min=0, max=1, help="Minimum confidence of a correction.")
     ] = 0.0,
     config: Config = None,
     json: Json = False,
@@ -138,7 +138,7 @@ def _flags(api: Api, model: str) -> Iterator[dict[str, Any]]:
 
 
 def write_frame(frame: "pd.DataFrame", to: Path) -> None:
-    """Write a frame by the ending of its file's name."""
+    """Write a frame in the format of the file's extension."""
     if to.suffix == ".parquet":
         frame.to_parquet(to, index=False)
     elif to.suffix == ".csv":
@@ -148,9 +148,7 @@ def write_frame(frame: "pd.DataFrame", to: Path) -> None:
 
 
 def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Frame whose texts no spreadsheet runs as formulas.
-
-    A quote stands before signs that begin one.
+    """Prefix texts that a spreadsheet would run as formulas with a quote.
 
     Examples
     --------
@@ -168,7 +166,7 @@ def without_formulas(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def check_format(to: Path, option: str) -> None:
-    """Refuse a file whose ending is not of ``FORMATS``."""
+    """Refuse a file whose extension is not in ``FORMATS``."""
     if to.suffix not in FORMATS:
         raise OutriderError(f"{option}: a file ending in {', '.join(FORMATS)} expected, got {to}")
 

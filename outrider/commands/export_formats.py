@@ -1,7 +1,4 @@
-"""Formats of ``outrider dataset export``.
-
-Every writer takes the rows in small record batches and holds no more of them than one.
-"""
+"""Formats of ``outrider dataset export``. Each writer holds one record batch in memory."""
 
 import json
 from collections import Counter
@@ -21,15 +18,15 @@ from outrider.dataops.loaders.nested import nested_lists, nested_type
 from outrider.errors import ConfigError
 
 Rows: TypeAlias = Callable[[], Iterator[pa.RecordBatch]]
-"""Rows of one part, anew with each call."""
+"""Rows of one part; each call starts a new iteration."""
 SHARD_ROWS = 100_000
 NAME_BYTES = 120
-"""Longest name of a folder or picture; a longer one is cut and ends in a digest."""
+"""Maximum length of a file or folder name; a longer one is cut and ends in a digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a version to export under the name of their part."""
+    """Rows to export, and the name of their dataset part."""
 
     name: str
     schema: pa.Schema
@@ -39,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ExportColumns:
-    """Columns that a format reads, None for the only ones that fit."""
+    """Columns that a format reads; None: the only column that fits."""
 
     image: str | None = None
     label: str | None = None
@@ -49,7 +46,7 @@ class ExportColumns:
 
 @dataclass(slots=True)
 class Written:
-    """Rows written by part, rows left out by reason, facts."""
+    """Rows written by part, rows left out by reason, and format facts."""
 
     rows: dict[str, int] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -57,7 +54,7 @@ class Written:
 
 
 def write_parquet(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Written:  # noqa: ARG001 - one form
-    """One Parquet file per part, of unchanged types."""
+    """One Parquet file per part, with unchanged types."""
     written = Written()
     for part in parts:
         with pq.ParquetWriter(folder / f"{part.name}.parquet", part.schema, compression="zstd") as writer:
@@ -68,7 +65,7 @@ def write_parquet(parts: Sequence[Part], folder: Path, choice: ExportColumns) ->
 
 
 def write_hf(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Written:  # noqa: ARG001 - one form
-    """Shards in ``data/``, as ``datasets.load_dataset`` reads a folder; tensors become nested lists."""
+    """Parquet shards for ``datasets.load_dataset``; tensors become nested lists."""
     written = Written()
     (folder / "data").mkdir()
     for part in parts:
@@ -91,7 +88,7 @@ def write_hf(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Writ
 
 
 def write_images(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Written:
-    """``PART/CLASS/ID.png``, all of one scale."""
+    """``PART/CLASS/ID.png``, with one intensity scale for all pictures."""
     from outrider.monitor.web.images import is_image, to_png
 
     schema = parts[0].schema
@@ -127,7 +124,7 @@ def write_images(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> 
 
 
 def write_chat(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Written:
-    """One ``{"messages": [...]}`` a line: the question and the labelled answer."""
+    """One ``{"messages": [...]}`` per line: the question and the labelled answer."""
     schema = parts[0].schema
     prompt, label = _prompt(schema, choice), _label(schema, choice)
     written = Written(facts={"prompt": prompt, "label": label})
@@ -143,9 +140,9 @@ def write_chat(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Wr
 
 
 def write_preferences(parts: Sequence[Part], folder: Path, choice: ExportColumns) -> Written:
-    """One ``{"prompt", "chosen", "rejected"}`` a line, where a label corrects an answer.
+    """One ``{"prompt", "chosen", "rejected"}`` per line, if a label corrects an answer.
 
-    Lists of messages where the question is a conversation, else texts.
+    Conversations become message lists.
     """
     schema = parts[0].schema
     prompt, label = _prompt(schema, choice), _label(schema, choice)
@@ -157,22 +154,24 @@ def write_preferences(parts: Sequence[Part], folder: Path, choice: ExportColumns
     written = Written(facts={"prompt": prompt, "label": label, "answer": answer})
 
     def lines(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-        for asked, right, said in _columns(batch, prompt, label, answer):
-            missing = [n for n, value in ((prompt, asked), (label, right), (answer, said)) if value is None]
+        for asked, right, answered in _columns(batch, prompt, label, answer):
+            missing = [
+                n for n, value in ((prompt, asked), (label, right), (answer, answered)) if value is None
+            ]
             if missing:
                 written.left_out[f"no {missing[0]}"] += 1
-            elif _reply(right) == _reply(said):
+            elif _reply(right) == _reply(answered):
                 written.left_out["the label is the model's answer"] += 1
             elif isinstance(_parsed(asked), list):
-                yield {"prompt": _messages(asked), "chosen": _reply(right), "rejected": _reply(said)}
+                yield {"prompt": _messages(asked), "chosen": _reply(right), "rejected": _reply(answered)}
             else:
-                yield {"prompt": _text(asked), "chosen": _text(right), "rejected": _text(said)}
+                yield {"prompt": _text(asked), "chosen": _text(right), "rejected": _text(answered)}
 
     return _write_lines(parts, folder, lines, written)
 
 
 def safe_name(text: str) -> str:
-    """Name of one file or folder for a text, another for each.
+    """Escape a text to a file name; different texts get different names.
 
     Examples
     --------
@@ -191,12 +190,13 @@ def safe_name(text: str) -> str:
 
 
 def _escaped(end: str) -> str:
-    """First or last letter of a name: a point there hides it, a space is cut off by some systems."""
+    """Escape a first or last character that is unsafe there: a dot hides the file, some systems drop a
+    space."""
     return f"%{ord(end):02X}" if end in (".", " ") else quote(end, safe="")
 
 
 def _range(parts: Sequence[Part], image: str) -> tuple[float, float]:
-    """Values that become black and white: those of all pictures, in one of the usual scales if they fit."""
+    """Pixel values for black and white: one of the usual ranges that fits all pictures, else their range."""
     low, high = np.inf, -np.inf
     for part in parts:
         for batch in part.rows():
@@ -263,7 +263,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _parsed(value: Any) -> Any:
-    """Conversations that came as JSON text as lists; other values as they are."""
+    """Lists parsed from conversations that are stored as JSON text; other values unchanged."""
     if isinstance(value, str) and value.lstrip()[:1] == "[":
         try:
             found = json.loads(value)
@@ -284,9 +284,11 @@ def _messages(asked: Any) -> list[dict[str, Any]]:
     return [{name: value for name, value in message.items() if value is not None} for message in asked]
 
 
-def _reply(said: Any) -> list[dict[str, Any]]:
-    said = _parsed(said)
-    return _messages(said) if _is_conversation(said) else [{"role": "assistant", "content": _text(said)}]
+def _reply(answer: Any) -> list[dict[str, Any]]:
+    answer = _parsed(answer)
+    return (
+        _messages(answer) if _is_conversation(answer) else [{"role": "assistant", "content": _text(answer)}]
+    )
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""``outrider fairness``: metrics by group over time, or of a dataset version."""
+"""``outrider fairness``: metrics by group, over time or for a dataset version."""
 
 from typing import Annotated, Any
 
@@ -68,7 +68,7 @@ def fairness(
 
 
 def _trend(found: dict[str, Any], metric: str) -> str:
-    """Gap over time, and before."""
+    """Gap over time, and in the period of comparison."""
     for row in found["over_time"]["series"] if found["over_time"] else ():
         if (row["statistic"], row["version"]) == (f"{metric}_gap", found["version"]):
             value = None if row["versus"] is None else row["versus"]["whole"]["value"]

@@ -27,7 +27,7 @@ def flags(
     slot: Annotated[str | None, typer.Option(help="champion, or the version of a challenger.")] = None,
     level: Annotated[str | None, typer.Option(help="info, warning or critical.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
-    after: Annotated[str | None, typer.Option(help="Continue behind the `after` of the last answer.")] = None,
+    after: Annotated[str | None, typer.Option(help="Continue after the last answer: its `after`.")] = None,
     config: Config = None,
     json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""``outrider fleet``: a line per model, worst first."""
+"""``outrider fleet``: one line per model, worst first."""
 
 from typing import Any
 

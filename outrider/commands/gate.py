@@ -1,4 +1,4 @@
-"""``outrider gate``: the verdicts of the promotion gate."""
+"""``outrider gate``: verdicts of the promotion gate."""
 
 import textwrap
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def gate(
 
 
 def _policy(evidence: Mapping[str, Any]) -> str:
-    """File and beginning of the digest of a verdict's policy."""
+    """File name and shortened digest of the policy that a verdict used."""
     policy = evidence["policy"]
     named = " ".join(filter(None, (policy["file"], policy["digest"][:12])))
     return f" (policy {named})" if named else ""

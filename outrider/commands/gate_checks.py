@@ -1,4 +1,4 @@
-"""Checks of a gate's policy: unknown names, and evidence out of reach."""
+"""Checks of a gate policy: unknown names, and evidence that cannot exist."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -19,15 +19,7 @@ def gate_problems(
     assertions: Sequence[Mapping[str, Any]],
     tests: Iterable[tuple[str, ...]],
 ) -> Iterator[str]:
-    """Problems of a model's policy.
-
-    Parameters
-    ----------
-    assertions
-        As the host offers them.
-    tests
-        Suite and name of each behavioral test.
-    """
+    """Problems of a model's gate policy. ``tests`` are pairs of suite and test name."""
     from outrider.monitor.settings.gate_sections import FrozenPolicy
 
     policy = model.gate
@@ -45,7 +37,7 @@ def gate_problems(
 def _unknown(
     policy: "GateSettings", assertions: Sequence[Mapping[str, Any]], tests: Sequence[tuple[str, ...]]
 ) -> Iterator[str]:
-    """Names of suites, tests and assertions that the model has not."""
+    """Suites, tests and assertions of the policy that the model does not have."""
     for key, named, at in (("suites", policy.suites, 0), ("tests", policy.tests, 1)):
         known = {test[at] for test in tests}
         for name in named:
@@ -61,7 +53,7 @@ def _unknown(
 
 
 def _never_there(model: "ModelSettings") -> Iterator[str]:
-    """Evidence that can never be there, so that nothing is promoted."""
+    """Required evidence that can never exist, so that no candidate is promoted."""
     policy = model.gate
     has_fresh = policy.rolling is None and (not model.retrain.enabled or model.retrain.held_out_share > 0)
     can = {
@@ -82,11 +74,11 @@ def _never_there(model: "ModelSettings") -> Iterator[str]:
     if policy.rolling is not None and model.kind == "endpoint":
         yield "gate.rolling: versions of an endpoint are not asked again, so none wins; remove it"
     if any(policy.memory.model_dump().values()) and model.kind in ("function", "endpoint"):
-        yield f"gate.memory: nobody knows the bytes of a {model.kind}, so nothing is promoted; remove it"
+        yield f"gate.memory: the size of a {model.kind} is unknown, so nothing is promoted; remove it"
 
 
 def gate_warnings(model: "ModelSettings") -> Iterator[str]:
-    """Parts of a policy without effect."""
+    """Parts of a gate policy without effect."""
     if model.gate.rolling is not None and model.gate.shadow_rows:
         yield (
             "gate.rolling: a version that does not answer beside the champion never has shadow_rows, so no "

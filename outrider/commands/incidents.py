@@ -65,7 +65,7 @@ def mute(
 ) -> None:
     """Mute an assertion in a slice for some time.
 
-    A flag after that time opens an incident anew.
+    A flag after that time opens an incident again.
     """
     body = {"action": "mute", "until": until, "for_s": None if for_ is None else seconds(for_), "note": note}
     _act(incident, body, config, json=json)

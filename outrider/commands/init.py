@@ -1,4 +1,4 @@
-"""``outrider init``: a runnable project for one's model in an empty folder."""
+"""``outrider init``: write a runnable project into an empty folder."""
 
 from enum import StrEnum
 from importlib.resources import files
@@ -13,7 +13,7 @@ _RENAMED = {"gitignore": ".gitignore"}  # packaging tools leave out files that s
 
 
 class Modality(StrEnum):
-    """Input of the model."""
+    """Kind of the model's input."""
 
     tabular = "tabular"
     text = "text"
@@ -22,12 +22,12 @@ class Modality(StrEnum):
 
 
 class Starter(StrEnum):
-    """Starter model of a text project."""
+    """Model that ``outrider init`` writes into a text project."""
 
     words = "words"
-    """Logistic regression on words, trained by a function of the project."""
+    """Logistic regression on words; the project's own function trains it."""
     bert = "bert"
-    """Hugging Face folder, trained by LoRA."""
+    """Hugging Face model, fine-tuned with LoRA."""
 
 
 _WHY = {
@@ -37,20 +37,12 @@ _WHY = {
 
 
 def has_hugging_face() -> bool:
-    """True where the packages of the extra ``hf`` are installed."""
+    """True if the packages of the extra ``hf`` are installed."""
     return all(find_spec(name) is not None for name in ("transformers", "peft"))
 
 
 def starter_of(modality: Modality, asked: Starter | None) -> Starter | None:
-    """Starter of a text project, as asked for or installed.
-
-    None for others.
-
-    Raises
-    ------
-    ValueError
-        If it is asked for another modality, or its packages are not installed.
-    """
+    """Requested or installed starter of a text project; None for other modalities."""
     if modality is not Modality.text:
         if asked is not None:
             raise ValueError(f"--starter {asked.value}: --modality text expected, got {modality.value}")
@@ -63,18 +55,7 @@ def starter_of(modality: Modality, asked: Starter | None) -> Starter | None:
 
 
 def write_project(folder: Path, modality: Modality, starter: Starter | None = None) -> list[Path]:
-    """Write the files of a project and return their paths, sorted.
-
-    Parameters
-    ----------
-    starter
-        Of a text project; words by default.
-
-    Raises
-    ------
-    FileExistsError
-        If the folder is not empty; nothing is written then.
-    """
+    """Write the files of a project and return their sorted paths. The folder must be empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileExistsError(
             f"{folder} is not an empty folder; name one that is empty or does not exist yet"
@@ -102,13 +83,7 @@ def _copy(source: Traversable, target: Path, written: list[Path]) -> None:
 
 
 def train_starter(folder: Path) -> None:
-    """Run ``train`` of a project's ``train.py``.
-
-    Raises
-    ------
-    ConfigError
-        If it raises; with file and line.
-    """
+    """Run ``train`` of a project's ``train.py``; raises ConfigError with file and line."""
     from outrider.errors import ConfigError
     from outrider.user_code import load_callable, raised_in
 

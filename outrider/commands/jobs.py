@@ -1,4 +1,4 @@
-"""``outrider jobs``: jobs of the trainer, followed, cancelled and tried again."""
+"""``outrider jobs``: list, follow, cancel and retry jobs of the trainer."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ from .output import Config, Json, ModelArgument, as_json, printable, table
 app = listing("List jobs of the trainer; show, cancel and retry one.")
 POLL_S = 0.5
 TELL_S = 10.0
-"""Between lines on the progress of a stage, where they are kept."""
+"""Seconds between progress lines if stderr is not a terminal."""
 COLUMNS = {
     "id": "job",
     "model": "model",
@@ -70,28 +70,24 @@ def cancel(job: Job, config: Config = None, json: Json = False) -> None:
 
 @app.command()
 def retry(job: Job, config: Config = None, json: Json = False) -> None:
-    """Try a failed or cancelled job again, behind its last finished stage."""
+    """Retry a failed or cancelled job, from its last finished stage on."""
     _tell(connect(config).post(f"/v1/jobs/{job}/retry", {}), json=json)
 
 
 def follow_job(
     api: Api, job: dict[str, Any], *, quiet: bool = False, timeout_s: float | None = None
 ) -> dict[str, Any]:
-    """Follow a job to its end; tell its progress on stderr.
-
-    A terminal has one line for each stage, rewritten; a file one for each stage and every ten seconds.
-    Returns the job, still open where ``timeout_s`` is over.
-    """
+    """Wait for a job to end, with progress on stderr. Returns the unfinished job after ``timeout_s``."""
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    is_terminal, stage, told_at = sys.stderr.isatty(), None, 0.0
+    is_terminal, stage, printed_at = sys.stderr.isatty(), None, 0.0
     while job["status"] in OPEN and (deadline is None or time.monotonic() < deadline):
         now = job["stage"] or job["status"]
         is_new = now != stage
-        if not quiet and (is_new or is_terminal or time.monotonic() - told_at >= TELL_S):
+        if not quiet and (is_new or is_terminal or time.monotonic() - printed_at >= TELL_S):
             line = printable(" ".join(filter(None, (f"{job['id']}: {now}", _progress(job)))))
             before = "\n" if is_terminal and is_new and stage is not None else ""
             typer.echo(f"{before}\r{line}\x1b[K" if is_terminal else line, err=True, nl=not is_terminal)
-            stage, told_at = now, time.monotonic()
+            stage, printed_at = now, time.monotonic()
         time.sleep(POLL_S)
         job = api.get(f"/v1/jobs/{job['id']}")
     if is_terminal and stage is not None:

@@ -1,4 +1,4 @@
-"""``outrider judges``: the judges of a running service."""
+"""``outrider judges``: LLM judges of a running service."""
 
 from typing import Any
 

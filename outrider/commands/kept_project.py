@@ -1,4 +1,4 @@
-"""Project of a comparison, with its systems and the pairs to label."""
+"""Project with the systems of a comparison and the pairs to label."""
 
 import json
 import os
@@ -24,15 +24,7 @@ _CHAT = "/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class ComparedSystems:
-    """Systems of a comparison, as the command line named them.
-
-    Attributes
-    ----------
-    production
-        None where its recorded answers were compared.
-    question
-        One of the questions; None where none came.
-    """
+    """Systems of a comparison. ``production`` None: recorded answers; ``question`` None: no traffic."""
 
     production: str | None
     candidates: Sequence[str]
@@ -45,13 +37,7 @@ class ComparedSystems:
 
 
 def write_project(folder: Path, systems: ComparedSystems, found: Mapping[str, Any]) -> None:
-    """Write ``outrider.toml`` and ``pairs.jsonl``; a configuration of somebody else stays.
-
-    Parameters
-    ----------
-    found
-        Report of the comparison.
-    """
+    """Write ``outrider.toml`` and ``pairs.jsonl`` for a report; a user's configuration stays."""
     pairs = "".join(json.dumps(pair, ensure_ascii=False, default=str) + "\n" for pair in _pairs(found))
     write_file(folder / "pairs.jsonl", pairs)
     path = folder / "outrider.toml"
@@ -60,13 +46,7 @@ def write_project(folder: Path, systems: ComparedSystems, found: Mapping[str, An
 
 
 def keep_comparison(folder: Path, report: str) -> str:
-    """Keep a report in a project's data folder; path of its page.
-
-    Parameters
-    ----------
-    report
-        As ``--json`` prints it.
-    """
+    """Store a report (JSON) in the project; return its page's path."""
     from outrider.dataops.comparisons import Comparisons, read_report
     from outrider.dataops.state.database import now_us
     from outrider.monitor.settings.config import load_settings
@@ -79,7 +59,7 @@ def keep_comparison(folder: Path, report: str) -> str:
 
 
 def _pairs(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Pairs that differ, their sides in the order of the page, with the labels so far."""
+    """Differing pairs as JSON lines, sides in the order of the page, with labels so far."""
     from outrider.monitor.compare.pair_texts import question_of, shuffled
 
     for candidate in found["candidates"]:
@@ -90,7 +70,7 @@ def _pairs(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _checked(path: Path, systems: ComparedSystems) -> str:
-    """Configuration without the sections that ``check-config`` would refuse; they say why."""
+    """Configuration in which sections that ``check-config`` refuses are comments with the reason."""
     from outrider.monitor.settings.config import load_settings
 
     refused: dict[str, str] = {}
@@ -106,7 +86,7 @@ def _checked(path: Path, systems: ComparedSystems) -> str:
 
 
 def _text(folder: Path, systems: ComparedSystems, refused: Mapping[str, str]) -> str:
-    """Configuration; what is refused, or cannot be said, is a comment."""
+    """Configuration file; a system that is refused or cannot be configured becomes a comment."""
     kinds = [each for each in (systems.production, *systems.candidates) if each is not None]
     task = next(filter(None, (_task(each, systems) for each in kinds)), "classification")
     lines = [
@@ -125,36 +105,35 @@ def _text(folder: Path, systems: ComparedSystems, refused: Mapping[str, str]) ->
     agree = [each for each in systems.agree if each != "embedding"]
     lines += [f"agree = {_toml(agree)}"] if agree else []
     if len(agree) < len(systems.agree):
-        lines.append("# --agree embedding cannot be said here: a service embeds no texts.")
+        lines.append("# --agree embedding cannot be set here: a service embeds no texts.")
     if _request(systems) is not None:
         lines += ["", f"[models.{_MODEL}.intake]", "keep_request = true", 'answers = "joined"']
         if name := _called(systems):
             lines.append(f"request_models = {_toml([name])}")
     for version, text in _versions(systems.candidates):
         lines += ["", f"[models.{_MODEL}.challengers.{_toml(version)}]"]
-        said = _section(text, version, folder, systems, refused)
-        if all(line.startswith("#") for line in said):
+        section = _section(text, version, folder, systems, refused)
+        if all(line.startswith("#") for line in section):
             lines[-1] = f"# {lines[-1]}"
-        lines += said
+        lines += section
     return "\n".join(lines) + "\n"
 
 
 def _section(
     text: str, version: str, folder: Path, systems: ComparedSystems, refused: Mapping[str, str]
 ) -> list[str]:
-    """Lines of a system, or the comment that says why it has none."""
+    """Configuration lines of a system, or a comment with the reason why it has none."""
     try:
         if version in refused:
             raise ConfigError(refused[version])
-        said = _settings(text, folder, systems, is_production=version == "production")
+        settings = _settings(text, folder, systems, is_production=version == "production")
     except (ConfigError, OSError) as error:
         why = " ".join(str(error).split())
-        return [f"# {json.dumps(text, ensure_ascii=False)} cannot be said here: {_comment(why)}"]
-    return [f"{name} = {_toml(value)}" for name, value in said.items()]
+        return [f"# {json.dumps(text, ensure_ascii=False)} cannot be configured here: {_comment(why)}"]
+    return [f"{name} = {_toml(value)}" for name, value in settings.items()]
 
 
 def _settings(text: str, folder: Path, systems: ComparedSystems, *, is_production: bool) -> dict[str, Any]:
-    """Settings of a system."""
     from outrider.monitor.compare.askers import PROMPTS
 
     key = systems.production_key_env if is_production else systems.candidate_key_env
@@ -170,7 +149,6 @@ def _settings(text: str, folder: Path, systems: ComparedSystems, *, is_productio
 
 
 def _endpoint(url: str, systems: ComparedSystems, key: str, more: Mapping[str, str]) -> dict[str, Any]:
-    """Settings of a model at an address."""
     path = urlsplit(url).path.rstrip("/")
     options: dict[str, str] = {} if key == "OUTRIDER_MODEL_KEY" else {"key_env": key}
     if "/v2/models/" in path or "/v1/models/" in path:
@@ -185,7 +163,6 @@ def _endpoint(url: str, systems: ComparedSystems, key: str, more: Mapping[str, s
 
 
 def _local(text: str, folder: Path, systems: ComparedSystems) -> dict[str, Any]:
-    """Settings of a model on this machine."""
     from outrider.monitor.compare.local_asker import local_model, text_field, with_fields
 
     production = systems.production
@@ -203,7 +180,7 @@ def _local(text: str, folder: Path, systems: ComparedSystems) -> dict[str, Any]:
 
 
 def _task(text: str, systems: ComparedSystems) -> str | None:
-    """Task of a system; None where any will do."""
+    """Task of a system; None if any task will do."""
     from outrider.monitor.compare.askers import PROMPTS
     from outrider.monitor.compare.local_asker import local_model
 
@@ -219,13 +196,12 @@ def _task(text: str, systems: ComparedSystems) -> str | None:
 
 
 def _inputs(systems: ComparedSystems) -> list[str]:
-    """Fields of the questions."""
     names = [] if systems.question is None else systems.question.names
     return [name.removeprefix("inputs.") for name in names if name.startswith("inputs.")]
 
 
 def _request(systems: ComparedSystems) -> Mapping[str, Any] | None:
-    """Request of the question; None where it is a record."""
+    """Recorded request of the question; None if it is a record of fields."""
     from outrider.monitor.compare.questions import REQUEST
 
     if systems.question is None or not systems.question.has(REQUEST):
@@ -235,12 +211,12 @@ def _request(systems: ComparedSystems) -> Mapping[str, Any] | None:
 
 
 def _called(systems: ComparedSystems) -> str:
-    """Name that requests call the model by."""
+    """Model name in recorded requests; empty if there is none."""
     return str((_request(systems) or {}).get("model") or "")
 
 
 def _versions(candidates: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Name of a version for each candidate, and its text."""
+    """Unique version name of each candidate, with the candidate's text."""
     taken = {"production"}
     for text in candidates:
         last = urlsplit(text).netloc if "://" in text else Path(Path(text).name.rpartition(":")[2]).stem
@@ -256,7 +232,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _relative(path: str, folder: Path) -> str:
-    """Path as it is said in a configuration of a folder."""
+    """Path relative to a configuration in ``folder``."""
     return os.path.relpath(Path(path).resolve(), folder.resolve())
 
 
@@ -265,7 +241,6 @@ def _comment(text: str) -> str:
 
 
 def _toml(value: Any) -> str:
-    """Value as TOML."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{name} = {_toml(each)}' for name, each in value.items())} }}"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""``outrider keys``: make, list, limit and revoke keys."""
+"""``outrider keys``: create, list, limit and revoke keys."""
 
 from enum import StrEnum
 from typing import Annotated, Any, TypeAlias
@@ -23,7 +23,7 @@ COLUMNS = {
 
 
 class Scope(StrEnum):
-    """Rights of a key, as `outrider.dataops.access.scopes` has them."""
+    """Rights of a key, as in `outrider.dataops.access.scopes`."""
 
     ingest = "ingest"
     read = "read"
@@ -70,7 +70,7 @@ def list_keys(
 
 @app.command()
 def create(
-    name: Annotated[str, typer.Option(help="Name, which stands in the log.")],
+    name: Annotated[str, typer.Option(help="Name, shown in the log.")],
     scope: Annotated[
         list[Scope],
         typer.Option(help="What it may do; several may be given."),
@@ -84,7 +84,7 @@ def create(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Make a key, shown this once."""
+    """Make a key, shown only once."""
     body = {"name": name, "scopes": [one.value for one in scope], "models": model or []}
     made = connect(config).post("/v1/keys", body | _wanted(records_per_s, burst, bytes_per_day))
     if json:
@@ -103,7 +103,7 @@ def limit(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Set a key's limits, none where not named."""
+    """Set a key's limits; limits not named are removed."""
     body = _wanted(records_per_s, burst, bytes_per_day)
     found = connect(config).post(f"/v1/keys/{name}/limits", body)
     tell(found, f"key {found['name']}: {_limits(found) or 'no limits'}", json=json)

@@ -22,7 +22,7 @@ COLUMNS = {
     "is_labelled": "labelled",
 }
 SHOWN = 10
-"""Chosen records that a request shows."""
+"""Maximum number of selected records that a request prints."""
 Model = Annotated[str, typer.Argument(help="Name of the model.")]
 
 
@@ -61,7 +61,7 @@ def request(
 
 @app.command()
 def estimate(model: Model, config: Config = None, json: Json = False) -> None:
-    """Accuracy and precision over the traffic, from labels that were asked for."""
+    """Estimate accuracy and precision on the traffic, from requested labels."""
     found = connect(config).get(f"/v1/models/{model}/estimates")
     if json:
         as_json(found)
@@ -107,12 +107,12 @@ def give(
         "key": uuid4().hex,
     }
     found = connect(config).post("/v1/labels", body)
-    told = f"label of {record} withdrawn" if withdraw else f"{record}: {field} = {answer!r} taken"
-    tell(found, told, json=json)
+    sentence = f"label of {record} withdrawn" if withdraw else f"{record}: {field} = {answer!r} taken"
+    tell(found, sentence, json=json)
 
 
 def parsed(value: str) -> Any:
-    """Number or truth value that a text spells, else the text."""
+    """Number or boolean that a text spells, else the text."""
     try:
         found = json_format.loads(value)
     except ValueError:

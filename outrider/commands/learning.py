@@ -1,4 +1,4 @@
-"""``outrider assertions learn`` and ``accept``: rules from reference data."""
+"""``outrider assertions learn`` and ``accept``: assertions from reference data."""
 
 import json as json_format
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def learn(
     max_fire_rate: Annotated[
         float, typer.Option(help="Share of the later records on which all together may fire.")
     ] = 0.005,
-    records: Annotated[int, typer.Option(help="Stored records to learn from, at most.")] = 100_000,
+    records: Annotated[int, typer.Option(help="Maximum number of stored records to learn from.")] = 100_000,
     save: Annotated[Path | None, typer.Option(help="JSON file of the proposals, for accept.")] = None,
     write: Annotated[Path | None, typer.Option(help="Accept all into this Python file at once.")] = None,
     delimiter: Delimiter = None,
@@ -63,7 +63,7 @@ def learn(
 
     Rules are found on the earlier records and judged on the later ones, by --ts or in the order of the file.
     Columns of a file that are not named otherwise are inputs; full names (inputs.age, outputs.label, entity)
-    stand for themselves.
+    keep their meaning.
     """
     from outrider.assertions.learn import learn as propose
 
@@ -156,7 +156,7 @@ def _keep(proposals: "list[Proposal]", path: Path) -> bool:
 
 
 def _units(given: Sequence[str]) -> dict[str, str]:
-    """Units by full name of their column."""
+    """Units by full column name."""
     found = {}
     for text in given:
         column, equals, unit = text.partition("=")
@@ -179,7 +179,7 @@ def _reference(
     labels: list[str],
     special: dict[str, str],
 ) -> "Batch":
-    """A table as records; columns that nothing is said about are inputs."""
+    """Table as a batch of records; columns without a role are inputs."""
     from outrider.assertions import Batch
     from outrider.assertions.batch import PARTS, SYSTEM
 
@@ -201,7 +201,7 @@ def _reference(
 
 
 def _traffic(api: Api, model: str | None, most: int) -> "Batch":
-    """The newest stored records of a model, those of its newest schema."""
+    """Newest stored records of a model that share the newest schema."""
     import pyarrow as pa
 
     from outrider.assertions import Batch

@@ -38,7 +38,7 @@ def lineage(
 
 
 def line(node: dict[str, Any]) -> str:
-    """Node as a line: its role, name and figures."""
+    """Text of a node: role, name and figures."""
     facts = [str(node[key]) for key in ("status", "note") if node.get(key)]
     if "rows" in node:
         facts.append(f"{node['rows']} rows")

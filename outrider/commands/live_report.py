@@ -17,17 +17,11 @@ if TYPE_CHECKING:
     from outrider.monitor.compare.report import CompareReport
 
 EVERY_S, PART = 3.0, 0.05
-"""Time between two reports: at least so long, and at least this part of the time so far."""
+"""Minimum pause between two reports: seconds, and share of the time so far."""
 
 
 class LiveReport:
-    """Sender of a running comparison to its service.
-
-    Parameters
-    ----------
-    report
-        Gives the report as of now, in any thread.
-    """
+    """Sends the reports of a running comparison to the service. ``report`` is called in another thread."""
 
     def __init__(self, api: Api, report: "Callable[[], CompareReport]") -> None:
         self._api, self._report = api, report
@@ -36,46 +30,36 @@ class LiveReport:
         self._thread = threading.Thread(target=self._go_on, name="live report", daemon=True)
 
     def start(self) -> None:
-        """Send reports from now on."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more reports.
-
-        One under way is waited for, a service that hangs is not.
-        """
+        """Stop sending; waits at most ``EVERY_S`` seconds for a report in progress."""
         self._ended.set()
         self._thread.join(EVERY_S)
 
     def send(self, report: "CompareReport") -> str:
-        """Send a report, and give the address of its page.
-
-        Raises
-        ------
-        OutriderError
-            If the service does not take it.
-        """
+        """Send a report and return the URL of its page."""
         kept = self._api.put_bytes(self._path, report.json().encode(), kind=JSON)
         return f"{self._api.url}{kept['page']}"
 
     def _go_on(self) -> None:
-        is_told, waited_s, pause_s = False, 0.0, EVERY_S
+        is_printed, waited_s, pause_s = False, 0.0, EVERY_S
         while not self._ended.wait(pause_s):
             waited_s += pause_s
             pause_s = max(EVERY_S, PART * waited_s)
-            # What cannot be sent now is said of the last report; a report may be made amid a change.
+            # Errors are reported for the last report only; a report may be made during a change.
             with suppress(OutriderError, RuntimeError):
                 page = self.send(self._report())
-                if not is_told:
+                if not is_printed:
                     typer.echo(f"live: {page}", err=True)
-                is_told = True
+                is_printed = True
 
 
 @contextmanager
 def live_report(
     model: str | None, config: Path | None, report: "Callable[[], CompareReport]"
 ) -> Iterator[LiveReport | None]:
-    """Comparison shown live by the service, where its records come from one."""
+    """Sender of live reports; None without a running service as source."""
     if model is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""``outrider log``: changes with the keys that asked for them."""
+"""``outrider log``: changes, and the keys that asked for them."""
 
 from typing import Annotated
 
@@ -27,7 +27,7 @@ def log(
 ) -> None:
     """Show changes and the keys that asked for them, newest first.
 
-    Records and labels that senders deliver stand in the journal, not here.
+    Records and labels that senders deliver are in the journal, not here.
     """
     found = connect(config).get("/v1/log", key=key, limit=limit, before=before)
     if json:

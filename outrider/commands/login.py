@@ -1,4 +1,4 @@
-"""``outrider login``: a one-time link to the page, at any time."""
+"""``outrider login``: a one-time link to the web page."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def login(config: Config = None, json: Json = False) -> None:
 
 
 def one_time_link(api: Api) -> tuple[str, str]:
-    """Address that opens the page once, and its end."""
+    """URL that opens the page once, and its time of expiry."""
     made = _ask(api)
     return api.url + made["path"], made["until"]
 

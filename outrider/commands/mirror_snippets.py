@@ -1,4 +1,4 @@
-"""Configurations of gateways that send copies of requests to an address."""
+"""Gateway configurations that mirror requests to an address."""
 
 from urllib.parse import urlsplit
 
@@ -40,7 +40,7 @@ filters:
 
 
 def snippets(url: str) -> str:
-    """Configurations of nginx, Envoy and the Gateway API for an address."""
+    """Configurations of nginx, Envoy and Gateway API that mirror to ``url``."""
     parts = urlsplit(url)
     forms = (_NGINX, _ENVOY, _GATEWAY)
     return "\n\n".join(form.format(address=parts.netloc, port=parts.port) for form in forms)

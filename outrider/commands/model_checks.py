@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
-    """Problems of a model's source."""
     yield from _of_kind(settings, model, model.task)
     yield from _files(settings, model, model.kind in ("torch", "hf"))
     if model.endpoint:
@@ -28,7 +27,7 @@ def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[st
 def challenger_problems(
     settings: "Settings", model: "ModelSettings", challenger: "ChallengerSettings"
 ) -> Iterator[str]:
-    """Problems of a challenger's source, with the model's options for omitted."""
+    """Problems of a challenger's source; omitted options are the model's."""
     kind = challenger.kind or model.kind
     if kind is None:
         yield "kind: architecture, folder, onnx, predictor or endpoint expected; the model has none"
@@ -44,7 +43,7 @@ def challenger_problems(
 
 
 def base_problem(settings: "Settings", name: str, reference: str | None) -> Iterator[str]:
-    """Problems of ``adapted_from``, whose base is configured or possibly stored."""
+    """Problems of ``adapted_from``, whose base may be configured or stored."""
     if reference is None:
         return
     base, _, version = reference.rpartition("@")
@@ -80,15 +79,15 @@ def redaction_problems(settings: "Settings", name: str) -> Iterator[str]:
     known |= {column for schema in seen for column in schema.names}
     for column in sorted(model.redact.keys() - known):
         part, _, field = column.partition(".")
-        beside = {each.partition(".")[2]: each for each in known if each.startswith(f"{part}.")}
-        if field != "*" and (near := difflib.get_close_matches(field, beside, n=1)):
-            yield f"redact.{column}: no record has this column; did you mean {beside[near[0]]!r}?"
+        fields = {each.partition(".")[2]: each for each in known if each.startswith(f"{part}.")}
+        if field != "*" and (near := difflib.get_close_matches(field, fields, n=1)):
+            yield f"redact.{column}: no record has this column; did you mean {fields[near[0]]!r}?"
 
 
 def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
-    """Missing datasets and versions that settings name, with the nearest.
+    """Missing datasets and versions in the settings.
 
-    A dataset without any version may be imported later, unless its name is nearly that of another one.
+    Unknown names are reported only if similar to a stored one: others may be imported later.
     """
     model = settings.models[name]
     named = {"retrain.replay": model.retrain.replay, "gate.held_out": model.gate.held_out}
@@ -117,7 +116,7 @@ def dataset_problems(settings: "Settings", name: str) -> Iterator[str]:
 
 
 def _slice_problems(settings: "Settings", policy: "GateSettings", connection: "Connection") -> Iterator[str]:
-    """Slices of the policy without a row in the dataset that is there."""
+    """Slices of the gate policy without any row in the existing dataset."""
     from outrider.dataops.datasets.references import open_if_any
     from outrider.dataops.datasets.slices import rows_where
     from outrider.dataops.datasets.versions import read
@@ -128,7 +127,7 @@ def _slice_problems(settings: "Settings", policy: "GateSettings", connection: "C
         try:
             version = open_if_any(connection, one.held_out or policy.held_out)
         except (Erased, NotFound):
-            continue  # told above
+            continue  # reported above
         if version is not None and one.where:
             rows = read(connection, LocalObjects(settings.data_folder / "objects"), version)
             _, why = rows_where(rows, one.where)
@@ -137,7 +136,7 @@ def _slice_problems(settings: "Settings", policy: "GateSettings", connection: "C
 
 
 def score_warnings(settings: "Settings", name: str) -> Iterator[str]:
-    """Stored scores that rather are of a class than of the answer."""
+    """Warnings of stored scores that look like class probabilities."""
     if settings.models[name].score_of != "answer":
         return
     from outrider.monitor.views.series.performance import stored_convention
@@ -152,7 +151,7 @@ def score_warnings(settings: "Settings", name: str) -> Iterator[str]:
 
 
 def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
-    """Challengers that the data folder knows as something else."""
+    """Challengers that the data folder already registers with another source."""
     if not settings.models[name].challengers:
         return
     from outrider.dataops.payloads.objects import LocalObjects
@@ -198,7 +197,7 @@ def _files(settings: "Settings", given: "SourceSettings", is_module: bool) -> It
 
 
 def _endpoint(model: "ModelSettings", given: "SourceSettings") -> Iterator[str]:
-    """Problems of an endpoint's options; no request is sent."""
+    """Problems of an endpoint's options, found without a request."""
     from outrider.dataops.model_kinds.endpoint import load_endpoint
     from outrider.dataops.model_kinds.source import Source
 
@@ -219,7 +218,7 @@ def _endpoint(model: "ModelSettings", given: "SourceSettings") -> Iterator[str]:
 
 
 def upload_problems(model: "ModelSettings") -> Iterator[str]:
-    """Options that no uploaded endpoint knows."""
+    """Configured options that uploaded endpoints do not support."""
     from outrider.dataops.model_kinds.endpoint import UPLOAD_OPTIONS
 
     for name in sorted(model.uploads.options.keys() - set(UPLOAD_OPTIONS)):
@@ -227,7 +226,7 @@ def upload_problems(model: "ModelSettings") -> Iterator[str]:
 
 
 def training_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
-    """Missing files of training, and methods that do not fit."""
+    """Missing training files, and training methods that do not fit."""
     given = model.retrain
     named = {"augment": given.augment, "architecture": given.architecture}
     if given.trainer not in ("here", "external"):
@@ -245,7 +244,7 @@ def training_problems(settings: "Settings", model: "ModelSettings") -> Iterator[
 
 
 def callable_problems(settings: "Settings", key: str, reference: str) -> Iterator[str]:
-    """Problems of a ``file.py:name``, found without running the file."""
+    """Problems of a ``file.py:name`` reference, found without running the file."""
     file, separator, name = reference.rpartition(":")
     path = settings.path(file)
     if not separator or not file.endswith(".py"):
@@ -257,7 +256,7 @@ def callable_problems(settings: "Settings", key: str, reference: str) -> Iterato
 
 
 def _defined(path: Path) -> set[str] | None:
-    """Names that a file binds at its top level; None when only running it would tell."""
+    """Top-level names of a Python file; None if only running it would tell."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (SyntaxError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""``outrider models``: versions with their status; one taken out of the shadow."""
+"""``outrider models``: list versions with their status, and retire one."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -15,7 +15,7 @@ COLUMNS = {"model": "model", "version": "version", "status": "status", "created"
 
 @app.command("list")
 def list_versions(model: ModelArgument = None, config: Config = None, json: Json = False) -> None:
-    """List versions of models, in the order of their making."""
+    """List versions of models, in the order of creation."""
     found = connect(config).get("/v1/models", model=model)
     if json:
         as_json(found)
@@ -30,7 +30,7 @@ def retire(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Take a version out of the shadow, also a hanging one.
+    """Stop shadowing a version, even one that hangs.
 
     Never the champion: promote another version, or roll back.
     """

@@ -1,4 +1,4 @@
-"""Output of commands, JSON or tables, and options of all."""
+"""Output of commands as JSON or tables, and their common options."""
 
 import json as json_format
 import os
@@ -40,7 +40,7 @@ _WIDE = 500  # letters
 
 
 def console() -> "Console":
-    """Console for tables, as wide as the terminal. In a file or a pipe no line is cut off or broken."""
+    """Console for tables; outside a terminal, lines are never cut or wrapped."""
     from rich.console import Console
 
     found = Console()
@@ -48,7 +48,7 @@ def console() -> "Console":
 
 
 def write_file(path: Path, content: str | bytes) -> None:
-    """Write a named file, text as UTF-8, or raise ConfigError."""
+    """Write a file, text as UTF-8; raises ConfigError on failure."""
     from outrider.errors import ConfigError
 
     try:
@@ -58,17 +58,16 @@ def write_file(path: Path, content: str | bytes) -> None:
 
 
 def as_json(value: Any) -> None:
-    """Print a value as JSON."""
     typer.echo(json_format.dumps(value, indent=2))
 
 
 def tell(found: Any, text: str, *, json: bool) -> None:
-    """Print an answer as text, or as JSON where wanted."""
+    """Print ``text``, or ``found`` as JSON if ``json`` is set."""
     typer.echo(json_format.dumps(found, indent=2) if json else text)
 
 
 def printable(text: str, *, keeps_lines: bool = False) -> str:
-    """Text without control characters, which may steer the terminal."""
+    """Text without control characters, which could manipulate the terminal."""
     return "".join(
         sign if sign.isprintable() or (keeps_lines and sign in "\n\t") else "\N{REPLACEMENT CHARACTER}"
         for sign in text
@@ -76,9 +75,9 @@ def printable(text: str, *, keeps_lines: bool = False) -> str:
 
 
 def table(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], *, empty: str) -> None:
-    """Print rows as a table. ``columns`` maps keys to headings; ``empty`` is printed when there is none.
+    """Print rows as a table; ``columns`` maps keys to headings.
 
-    The first column names its row: up to half of a narrow terminal, it is not cut for the others.
+    The first column is cut last on a narrow terminal.
     """
     from rich.table import Table
 

@@ -17,20 +17,20 @@ class What(StrEnum):
     live_tests = "live-tests"
 
 
-Rests: TypeAlias = Annotated[What, typer.Argument(help="shadow: all judging; live-tests: their questions.")]
+Paused: TypeAlias = Annotated[What, typer.Argument(help="shadow: all judging; live-tests: their questions.")]
 OfModel: TypeAlias = Annotated[str, typer.Option("--model", help="Only of this model; default every model.")]
 
 
 def pause(
-    what: Rests,
+    what: Paused,
     model: OfModel = "",
-    who: Annotated[str | None, typer.Option(help="Shown beside the pause; default your user name.")] = None,
+    who: Annotated[str | None, typer.Option(help="Shown with the pause; default your user name.")] = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
     """Pause shadow models or live tests.
 
-    Records and labels are taken all the same.
+    Records and labels are still accepted.
     """
     body = {"what": what.value, "model": model, "who": _user() if who is None else who}
     row = connect(config).post("/v1/pauses", body)

@@ -1,4 +1,4 @@
-"""``outrider profile``: columns of records, a file or a dataset version."""
+"""``outrider profile``: column statistics of records, a file or a dataset version."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -67,7 +67,7 @@ EMPTY = "no profile yet: the first minute with 1,000 records fixes the bins of t
 
 
 def _of_rows(file: Path | None, dataset: str | None, options: "TableOptions") -> dict[str, Any]:
-    """Profile of a table's or dataset version's rows, in bins of their own."""
+    """Profile of the rows of a table or a dataset version, with its own bins."""
     from outrider.assertions.batch.schema import is_part
     from outrider.assertions.profiling import Profile, ProfileLayout
     from outrider.dataset_reference import load_dataset
@@ -94,7 +94,7 @@ def _of_rows(file: Path | None, dataset: str | None, options: "TableOptions") ->
 
 
 def _table(path: Path, options: "TableOptions") -> "Batch":
-    """Rows of a file; columns without a part's name are inputs."""
+    """Rows of a file; columns without a prefix (``inputs.``, ``outputs.``) are inputs."""
     from outrider.assertions import Batch
     from outrider.assertions.batch.schema import MARKS, SYSTEM, is_part
 
@@ -107,7 +107,7 @@ def _table(path: Path, options: "TableOptions") -> "Batch":
 
 
 def _time(text: str | None) -> str | None:
-    """Time as the API takes it; a span is that long ago."""
+    """Time for the API; a span such as ``2h`` means that long ago."""
     if text is None or text[:4].isdecimal():
         return text
     from .durations import seconds

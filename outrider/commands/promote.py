@@ -1,4 +1,4 @@
-"""``outrider promote``: makes a version the champion."""
+"""``outrider promote``: make a version the champion."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Publication of a version's outcomes, in requests of accepted size."""
+"""Publication of a version's test outcomes, in requests of limited size."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -24,30 +24,9 @@ def publish(
     source: Literal["cli", "pytest"],
     folder: Path | None = None,
 ) -> str:
-    """Add outcomes to the service's behavioral matrix; return their address.
+    """Publish outcomes of ``reference`` (the value of ``--model``); return ``model@version``.
 
-    Parameters
-    ----------
-    outcomes
-        Skipped ones too; the newest of a test counts.
-    reference
-        The model as ``--model`` names it: a project (``folder#model@version``) knows its version.
-    target
-        ``version`` or ``model@version`` in place of what the reference says.
-    folder
-        What a relative reference is relative to.
-
-    Returns
-    -------
-    str
-        ``model@version``.
-
-    Raises
-    ------
-    ConfigError
-        If nothing says which version was tested.
-    ServerError, OutriderError
-        If there is no service, or it refuses the outcomes.
+    ``target`` is VERSION or MODEL@VERSION and overrides the reference.
     """
     model, version = version_of(reference, target, folder=folder)
     api = connect()
@@ -60,23 +39,15 @@ def publish(
 
 
 def version_of(reference: str, target: str | None, *, folder: Path | None = None) -> tuple[str | None, str]:
-    """Model and version of outcomes; see :func:`publish`.
-
-    Model None is the only one of the service.
-
-    Raises
-    ------
-    ConfigError
-        If nothing says which version it is.
-    """
+    """Model (None: the service's only one) and version of outcomes. ``target`` overrides ``reference``."""
     known = _of_reference(reference, folder or Path())
-    told = _of_target(target) if target else (None, None)
-    version = told[1] or known[1]
+    given = _of_target(target) if target else (None, None)
+    version = given[1] or known[1]
     if version is None:
         raise ConfigError(
             f"{reference} does not say which version was tested: name it, VERSION or MODEL@VERSION"
         )
-    return told[0] or known[0], version
+    return given[0] or known[0], version
 
 
 def _of_target(target: str) -> tuple[str | None, str | None]:
@@ -85,7 +56,7 @@ def _of_target(target: str) -> tuple[str | None, str | None]:
 
 
 def _of_reference(reference: str, folder: Path) -> tuple[str | None, str | None]:
-    """Model and version of a project; its first version where the reference has none."""
+    """Model and version that a project reference names; by default the first version in the configuration."""
     path, _, rest = reference.partition("#")
     place = folder / path
     if reference.startswith(("http://", "https://")) or not (place.is_dir() or path.endswith(".toml")):
@@ -105,7 +76,7 @@ def _of_reference(reference: str, folder: Path) -> tuple[str | None, str | None]
 
 
 def _requests(outcomes: Sequence[Outcome]) -> Iterator[list[dict[str, Any]]]:
-    """Outcomes in parts that one request may carry."""
+    """Outcomes in parts, each of which fits into one request."""
     part: list[dict[str, Any]] = []
     size = 0
     for outcome in outcomes:
@@ -120,7 +91,7 @@ def _requests(outcomes: Sequence[Outcome]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _fitting(outcome: Outcome) -> tuple[dict[str, Any], int]:
-    """An outcome as JSON values with as many of its examples as the service keeps, and its size."""
+    """Outcome as JSON values, with examples dropped until it fits the size limit, and its size."""
     plain = outcome.to_dict()
     plain["error"] = plain["error"][:ERROR_LETTERS]
     plain["suite"] = plain["suite"] or "tests"  # of a test that is in no file

@@ -1,4 +1,4 @@
-"""``outrider dataset quarantine``: records that a dataset refused, and the ways out."""
+"""``outrider dataset quarantine``: list, retry and drop records that a dataset refused."""
 
 from typing import Annotated, Any
 
@@ -29,7 +29,7 @@ def list_rows(
 def retry(dataset: Dataset = None, record: Ids = None, config: Config = None, json: Json = False) -> None:
     """Let the next commit look at records again.
 
-    All that are held where none is named; a dropped record by its id.
+    All held records if none is named; a dropped record by its id.
     """
     _settle("retry", dataset, record, config, json=json)
 

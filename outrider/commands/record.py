@@ -1,4 +1,4 @@
-"""``outrider record``: write the traffic of the next minutes to a file."""
+"""``outrider record``: write incoming traffic to a file for some minutes."""
 
 import time
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ _NOTHING = 5
 def record(
     out: Annotated[Path, typer.Option(help="File to write: .parquet, .csv or .jsonl.")],
     minutes: Annotated[float, typer.Option(min=0.001, help="How long to record.")] = 10.0,
-    records: Annotated[int, typer.Option(min=1, help="Most records.")] = 100_000,
+    records: Annotated[int, typer.Option(min=1, help="Maximum number of records.")] = 100_000,
     model: ModelOption = None,
     hash_: HashOption = None,
     config: Config = None,
@@ -63,15 +63,15 @@ def record(
         typer.echo(f"ended after {count:,} records", err=True)
     if count:
         write_frame(pa.concat_tables(parts, promote_options="permissive").to_pandas(), out)
-    for name in sorted(redaction.names - redaction.found) if count else ():
+    for name in sorted(redaction.names - redaction.matched) if count else ():
         typer.echo(f"--hash: {name} did not occur: check its spelling", err=True)
     tell({"to": str(out), "records": count}, f"{count} records written to {out}", json=json)
     raise typer.Exit(0 if count else _NOTHING)
 
 
 def _check_columns(redaction: "Redaction", table: "pa.Table") -> None:
-    """Raise where a column is not there: at the first records, while nothing is lost."""
-    missing = [name for name in sorted(redaction.names - redaction.found) if not redaction.is_inside(name)]
+    """Raise if a column to redact is missing, at the first records, before time is lost."""
+    missing = [name for name in sorted(redaction.names - redaction.matched) if not redaction.is_inside(name)]
     if missing:
         columns = [name for name in table.column_names if "." in name or name == "entity"]
         near = get_close_matches(missing[0], columns, n=1)

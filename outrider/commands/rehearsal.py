@@ -1,7 +1,4 @@
-"""Rehearsal of a configuration: model, assertions and suites on a sample.
-
-A process of its own, because it runs user code: each line that it writes is one thing found, as JSON.
-"""
+"""Rehearsal of a configuration on a sample, in a subprocess. Findings are written as JSON lines."""
 
 import argparse
 import ast
@@ -32,7 +29,7 @@ from outrider.monitor.settings.model_sections import ModelSettings
 from .assertion_costs import opened_records
 
 ROWS = 200
-"""Of the sample, and cases of each behavioral test."""
+"""Maximum number of sample records, and of cases per behavioral test."""
 _COLUMN = re.compile(r"(inputs|outputs)\.\w+")
 _PARTS = ("inputs.", "outputs.")
 _HERE = str(Path(__file__).parents[1])
@@ -40,24 +37,21 @@ _HERE = str(Path(__file__).parents[1])
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Records to try a model on, with their source."""
+    """Records on which a model is tried, with their source as text."""
 
     batch: Batch
     source: str
 
 
 class RehearsalLog:
-    """Writer of findings, one JSON object a line.
-
-    Each is flushed: the next step may end the process.
-    """
+    """Writer of findings as JSON lines. Each is flushed, because user code may end the process."""
 
     def __init__(self, out: TextIO, model: str) -> None:
         self._out = out
         self._model = model
 
     def tell(self, kind: str, text: str) -> None:
-        """Write a ``step``, ``sample``, ``problem`` or ``warning``."""
+        """Write a finding; ``kind`` is ``step``, ``sample``, ``problem`` or ``warning``."""
         self._out.write(json.dumps({"model": self._model, "kind": kind, "text": text}) + "\n")
         self._out.flush()
 
@@ -69,7 +63,7 @@ def rehearse(settings: Settings, name: str, given: Path | None, findings: Rehear
     try:
         sample = find_sample(settings, name, given, tests)
     except Exception as error:  # noqa: BLE001 - the file is the user's
-        findings.tell("problem", f"sample: {given or 'data/sample.*'} cannot be read: {told(error)}")
+        findings.tell("problem", f"sample: {given or 'data/sample.*'} cannot be read: {error_line(error)}")
         return
     if sample is None:
         findings.tell(
@@ -95,10 +89,7 @@ def rehearse(settings: Settings, name: str, given: Path | None, findings: Rehear
 def find_sample(
     settings: Settings, name: str, given: Path | None, tests: Sequence[tuple[str, BehavioralTest]]
 ) -> Sample | None:
-    """Sample of a model.
-
-    The named file, ``data/sample.*``, the newest records, or a suite's cases.
-    """
+    """Sample from the given file, ``data/sample.*``, stored records, or a suite's cases."""
     if given is not None:
         return Sample(_of_file(given), str(given))
     if (path := settings.sample_file) is not None:
@@ -131,7 +122,7 @@ def _tests(settings: Settings, model: ModelSettings) -> Iterator[tuple[str, Beha
 def _answered(
     settings: Settings, name: str, sample: Sample, findings: RehearsalLog
 ) -> tuple[Batch | None, bool]:
-    """The sample with the answers to be judged, and True where the model answers; None where it raises."""
+    """Sample with answers to judge (None if the model raised), and True if the model answered."""
     model, batch = settings.models[name], sample.batch
     has_outputs = any(column.startswith("outputs.") for column in batch.names)
     if model.kind is None:
@@ -154,7 +145,7 @@ def _answered(
         try:
             answers = answers_to(section_predictor(settings, name, version), batch)
         except Exception as error:  # noqa: BLE001 - the model is somebody's code
-            findings.tell("problem", f"{where}: {told(error, batch)}; asked about {sample.source}")
+            findings.tell("problem", f"{where}: {error_line(error, batch)}; asked about {sample.source}")
             continue
         for problem in answer_problems(model, answers, batch):
             findings.tell("problem", problem if version is None else f"{where}: {problem}")
@@ -170,7 +161,7 @@ def _key(model: ModelSettings) -> str:
 
 
 def answer_problems(model: ModelSettings, answers: Mapping[str, Any], sample: Batch) -> Iterator[str]:
-    """Problems of answers beside ``target`` and ``classes``."""
+    """Problems of a model's answers, compared with ``target`` and ``classes``."""
     target = model.target
     if target not in answers:
         if "target" in model.model_fields_set or model.task == "classification":
@@ -190,7 +181,7 @@ def answer_problems(model: ModelSettings, answers: Mapping[str, Any], sample: Ba
     if probs is not None and probs.ndim == 2 and probs.shape[1] != len(model.classes):
         yield (
             f"classes: one for each column of outputs.probs expected ({probs.shape[1]}), "
-            f"got {len(model.classes)}; they stand in the order of probs"
+            f"got {len(model.classes)}; in the order of probs"
         )
 
 
@@ -203,7 +194,7 @@ def _strange(model: ModelSettings, values: Iterable[Any], who: str) -> Iterator[
 
 
 def _judge(settings: Settings, model: ModelSettings, answered: Batch, findings: RehearsalLog) -> None:
-    """Try every assertion on the answered sample; columns that it names and nobody has are warned of."""
+    """Run every assertion on the answered sample, and warn of columns that it names and the sample lacks."""
     batch = _without_labels(answered)
     for file in model.assertions:
         path = settings.path(file)
@@ -218,14 +209,14 @@ def _judge(settings: Settings, model: ModelSettings, answered: Batch, findings: 
                 severities_of(each, batch)
             except Exception as error:  # noqa: BLE001 - the assertion is somebody's code
                 wrong.add(column_of(error))
-                findings.tell("problem", f"assertions: {file}: {each.name}: {told(error, batch)}")
+                findings.tell("problem", f"assertions: {file}: {each.name}: {error_line(error, batch)}")
         for column in named_columns(path.read_text(encoding="utf-8")):
             if not batch.has(column) and column not in wrong:
                 findings.tell("warning", f"{file}: {unknown(column, batch.names)} in the sample")
 
 
 def named_columns(source: str) -> list[str]:
-    """Columns named by a file's strings, unless asked for with ``has``.
+    """Column names in a file's strings, except names checked with ``has``.
 
     Examples
     --------
@@ -250,7 +241,7 @@ def _ask(
     known: Iterable[str],
     findings: RehearsalLog,
 ) -> None:
-    """Run every test on a part of its cases; whether it passes is not asked here."""
+    """Run every test on some of its cases, to find errors; failed tests are no finding."""
     predictor = section_predictor(settings, name)
     alike: dict[str, list[str]] = {}
     for file, test in tests:
@@ -258,7 +249,7 @@ def _ask(
         try:
             judged, asked = _try(test, predictor, sample.batch)
         except Exception as error:  # noqa: BLE001 - its model and functions are somebody's code
-            alike.setdefault(f"{file}: \0: {told(error, sample.batch)}", []).append(test.name)
+            alike.setdefault(f"{file}: \0: {error_line(error, sample.batch)}", []).append(test.name)
             continue
         wrong = [each for each in asked.names if each.startswith("inputs.") and each not in known]
         if wrong:
@@ -271,7 +262,7 @@ def _ask(
 
 
 def _try(test: BehavioralTest, predictor: Predictor, sample: Batch) -> tuple[int, Batch]:
-    """Cases judged, and the examples asked."""
+    """Number of judged cases, and the examples that the model was asked."""
     examples = test.examples(cases=sample if test.cases is None else None)
     examples = examples.take(np.arange(min(ROWS, examples.cases)))
     if not examples.batch.rows:
@@ -288,7 +279,7 @@ def _without_labels(batch: Batch) -> Batch:
 
 
 def unknown(column: str, known: Iterable[str]) -> str:
-    """Words on an unknown column, with the nearest known one.
+    """Message on an unknown column, with the nearest known one.
 
     Examples
     --------
@@ -302,19 +293,19 @@ def unknown(column: str, known: Iterable[str]) -> str:
 
 
 def column_of(error: BaseException) -> str | None:
-    """Column that a batch lacked; None for another error."""
+    """Column that was missing in a batch; None for another error."""
     found = re.search(r"no column '([^']+)'", str(error))
     return found[1] if found else None
 
 
-def told(error: BaseException, batch: Batch | None = None) -> str:
-    """One line on an error, with its innermost user line."""
+def error_line(error: BaseException, batch: Batch | None = None) -> str:
+    """One line on an error, with the innermost line of user code."""
     column = column_of(error)
     if column is not None and batch is not None:
         text = unknown(column, batch.names)
     else:
-        said = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-        text = f"{type(error).__name__}: {said}".splitlines()[0]
+        message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        text = f"{type(error).__name__}: {message}".splitlines()[0]
     place, at = error.__traceback__, ""
     while place is not None:
         file = place.tb_frame.f_code.co_filename
@@ -325,7 +316,6 @@ def told(error: BaseException, batch: Batch | None = None) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Rehearse every model of a configuration."""
     parser = argparse.ArgumentParser(prog="outrider.commands.rehearsal")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--sample", type=Path)

@@ -1,4 +1,4 @@
-"""``outrider replay``: judge stored traffic again, comparing revisions, or send files."""
+"""``outrider replay``: judge stored traffic again, or send the records of files."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
@@ -133,7 +133,7 @@ def replay(
 ) -> None:
     """Judge stored traffic again and compare flags of two revisions.
 
-    Runs beside a service or without.
+    Runs with or without a running service.
 
     With files or folders: send their records to the running service. A name that is a configured model is the
     model; write ./NAME for a folder of that name.
@@ -181,7 +181,7 @@ def replay(
 def _loaded(
     files: list[Path], against: Path | None, only: Collection[str]
 ) -> "tuple[list[Assertion], list[Assertion] | None]":
-    """Assertions to judge with, and those to compare with; of the names in ``only`` where it has any."""
+    """Assertions to judge with, and those to compare with (None: stored flags), filtered by ``only``."""
     from outrider.assertions import load_assertions
 
     judges = [judge for file in files for judge in load_assertions(file)]
@@ -199,15 +199,16 @@ def _named(judges: "list[Assertion]", names: Collection[str]) -> "list[Assertion
 
 
 def _say(report: dict[str, Any], *, write: bool) -> None:
-    """Print what a replay found."""
     table(report["assertions"], COLUMNS, empty="no assertion to replay")
     for row in report["assertions"]:
         for side, sign in (("only_before", "-"), ("only_after", "+")):
             if row[f"{side}_examples"]:
                 typer.echo(f"{row['assertion']}: {sign} {', '.join(row[f'{side}_examples'])}")
         if row["input_erased"]:
-            told = ", ".join(row["input_erased_examples"])
-            typer.echo(f"{row['assertion']}: {row['input_erased']} flags not compared, input erased: {told}")
+            examples = ", ".join(row["input_erased_examples"])
+            typer.echo(
+                f"{row['assertion']}: {row['input_erased']} flags not compared, input erased: {examples}"
+            )
     for failed, detail in report["failures"].items():
         typer.echo(f"{failed} gave no verdict on {report['failed_units'][failed]} units: {detail}")
     typer.echo(f"{report['records']} records judged in {report['seconds']:.1f} s")
@@ -218,7 +219,7 @@ def _say(report: dict[str, Any], *, write: bool) -> None:
 
 
 def _files(what: list[str], config: Path | None) -> list[Path]:
-    """Files to send; empty where a model is meant."""
+    """Files to send; empty if the argument names a model."""
     from outrider.monitor.settings.config import find_config, load_settings
 
     if not what:
@@ -305,9 +306,11 @@ def _run(
             else:
                 revision = known.get(judge.name, [None])[-1]
                 old = replaying.stored_flags(engine, name, judge.name, revision or "", which, slot=slot)
-            untold = erased.among(judge, old ^ new)
-            row = _compared(judge.name, revision, judge.revision, old - untold, new - untold)
-            compared.append(row | {"input_erased": len(untold), "input_erased_examples": _examples(untold)})
+            uncompared = erased.among(judge, old ^ new)
+            row = _compared(judge.name, revision, judge.revision, old - uncompared, new - uncompared)
+            compared.append(
+                row | {"input_erased": len(uncompared), "input_erased_examples": _examples(uncompared)}
+            )
         written = 0
         if write:
             flagged = Effects(name, slot, until, flags=after.flags, members=after.members)
@@ -363,7 +366,7 @@ def _model(settings: "Settings", name: str | None) -> "tuple[str, ModelSettings]
 
 @contextmanager
 def _asked_again(settings: "Settings", engine: Any, name: str, slot: str) -> "Iterator[AnswersAgain]":
-    """Engines of the versions whose answers are judged."""
+    """Engines that run the judged versions again."""
     from outrider.dataops.payloads.objects import LocalObjects
     from outrider.monitor.engine.groups import EngineGroups
     from outrider.monitor.worker.answers_again import AnswersAgain
@@ -377,7 +380,7 @@ def _asked_again(settings: "Settings", engine: Any, name: str, slot: str) -> "It
 
 
 def _time(text: str | None) -> int:
-    """Microseconds since the epoch of ``--since``; 0 for the beginning."""
+    """Microseconds since the epoch for ``--since``; 0 for the beginning."""
     if text is None:
         return 0
     try:

@@ -1,7 +1,4 @@
-"""``outrider replay FILES``: send records of files to the running service.
-
-At full speed, or at the pace of their times.
-"""
+"""``outrider replay FILES``: send records of files to the running service."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +19,7 @@ _SYSTEM = ("id", "ts", "entity", "version", "weight")
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """Options of the command line about files."""
+    """Command-line options for files."""
 
     model: str | None = None
     inputs: tuple[str, ...] = ()
@@ -46,7 +43,7 @@ class FileOptions:
 
 
 def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | None, *, json: bool) -> None:
-    """Send files and print results; exit code 1 after refusals."""
+    """Send files and print results; exit code 1 if records were refused."""
     from outrider.monitor.files.readers import find_files
     from outrider.monitor.files.sending import BlockSender, DeliveryProgress, ReplayPace, Report
 
@@ -80,7 +77,7 @@ def replay_files(paths: Sequence[Path], options: FileOptions, config: Path | Non
 
 
 def _send_file(path: Path, name: str, how: Any, sender: Any, report: Any, progress: Any, tell: Any) -> None:
-    """Send one file; what is wrong with it as a whole is noted, and the next one follows."""
+    """Send one file; an error of the whole file is reported, and the next file follows."""
     from outrider.data_files import LeftOut
     from outrider.monitor.files.readers import read_blocks
     from outrider.monitor.files.sending import FileReport, is_done
@@ -129,7 +126,7 @@ def _reading(options: FileOptions, config: Path | None) -> Any:
 
 
 def _configured(model: str | None, config: Path | None) -> tuple[tuple[str, ...], str]:
-    """Inputs and target of the model, where a configuration is here."""
+    """Inputs and target of a model; empty without a configuration."""
     from outrider.monitor.settings.config import find_config, load_settings
 
     path = find_config(config)
@@ -198,20 +195,20 @@ def _say(report: Any, seconds: float, model: str | None, *, json: bool) -> None:
         {"file": "file", "rows": "rows", "accepted": "accepted", "rejected": "refused", "error": "error"},
         empty="no file",
     )
-    for line in [*report.notes, *_told(report.problems)]:
+    for line in [*report.notes, *_refused_lines(report.problems)]:
         console().print(line, markup=False, highlight=False)
     if rejected > len(report.problems):
         typer.echo(f"the first {len(report.problems)} refused rows are named")
     typer.echo(f"{accepted} of {rows} rows accepted in {seconds:.1f} s, {rejected} refused")
 
 
-def _told(problems: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Refused rows, at most 20 lines: one for all rows of a file that were refused for the same reason.
+def _refused_lines(problems: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lines on refused rows, one for all rows of a file with the same reason, at most 20.
 
     Examples
     --------
     >>> rows = [{"file": "a.csv", "row": n, "field": "label.x", "reason": "expected int"} for n in (7, 9, 12)]
-    >>> _told([*rows, {"file": "b.csv", "row": 1, "field": "", "reason": "no JSON"}])
+    >>> _refused_lines([*rows, {"file": "b.csv", "row": 1, "field": "", "reason": "no JSON"}])
     ['a.csv:7: label.x: expected int (and 2 more rows)', 'b.csv:1: no JSON']
     """
     same: dict[tuple[str, str], list[int]] = {}

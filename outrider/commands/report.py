@@ -39,7 +39,7 @@ def report(
 ) -> None:
     """Show a model in one place.
 
-    Challengers beside the champion, flags, suites, shadow tests.
+    Challengers and champion compared, flags, suites, shadow tests.
     """
     api = connect(config)
     found = api.get("/v1/report", model=one_model(api, model))
@@ -66,20 +66,19 @@ def report(
 
 
 def _gaps(groups: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A line for each gap between groups that can be told."""
+    """Lines on gaps between groups that have enough data."""
     for each in groups:
         for gap in each["gaps"]:
             if gap["value"] is not None:
                 metric, shown = gap["metric"], [gap[name] for name in ("value", "low", "high")]
-                told = f"by {each['by']} (answer {each['positive']}, version {each['version'] or '?'})"
+                subject = f"by {each['by']} (answer {each['positive']}, version {each['version'] or '?'})"
                 yield (
-                    f"{told}: {metric} gap {figure_text(f'{metric}_gap', *shown)}, "
+                    f"{subject}: {metric} gap {figure_text(f'{metric}_gap', *shown)}, "
                     f"{gap['highest']} over {gap['lowest']}"
                 )
 
 
 def _show(test: Mapping[str, Any]) -> None:
-    """Print one shadow test."""
     state = f"ended {test['ended']}" if test["ended"] else "running"
     advice = test["recommendation"] or test["advice"]
     typer.echo(
@@ -117,7 +116,7 @@ def _version(each: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _page(found: Mapping[str, Any]) -> str:
-    """The report as one HTML file that needs nothing else."""
+    """Report as one self-contained HTML file."""
     from outrider.monitor.views.agreement.page import view_of
     from outrider.monitor.web.rendering import Pages
 

@@ -1,4 +1,4 @@
-"""``outrider restore``: makes a data folder from a backup."""
+"""``outrider restore``: restore a data folder from a backup."""
 
 import json as json_format
 from pathlib import Path
@@ -34,8 +34,8 @@ def restore(
 
     keep_files_private()
     settings = load_settings(find_config(config))
-    told = None if erasures is None else json_format.dumps(erasure_list(erasures))
-    made = restore_folder(source, settings.data_folder, progress=ProgressLine(), erasures=told)
+    erased = None if erasures is None else json_format.dumps(erasure_list(erasures))
+    made = restore_folder(source, settings.data_folder, progress=ProgressLine(), erasures=erased)
     if is_pending(settings.data_folder):
         migrate(settings)
         complete(place_of(settings))

@@ -1,14 +1,14 @@
-"""``outrider resume``: shadow models or live tests go on."""
+"""``outrider resume``: resume shadow models or live tests."""
 
 import typer
 
 from .api import connect
 from .output import Config, Json, as_json
-from .pause import OfModel, Rests
+from .pause import OfModel, Paused
 
 
-def resume(what: Rests, model: OfModel = "", config: Config = None, json: Json = False) -> None:
-    """Resume paused work, with the records of the meantime."""
+def resume(what: Paused, model: OfModel = "", config: Config = None, json: Json = False) -> None:
+    """Resume paused work, including records that arrived during the pause."""
     ended = connect(config).post("/v1/pauses/resume", {"what": what.value, "model": model})
     if json:
         as_json(ended)

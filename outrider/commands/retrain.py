@@ -92,8 +92,8 @@ def _show(job: dict[str, Any]) -> None:
         outcome = next((word for name, word in words if result.get(name)), refused)
         typer.echo(f"version {result['candidate']} of {job['model']}: {outcome}")
     if "equal" in result:
-        said = "the same" if result["equal"] else "other"
-        typer.echo(f"{said} weights as {result['repeat_of']}: {result['digest'][:12]}")
+        which = "the same" if result["equal"] else "other"
+        typer.echo(f"{which} weights as {result['repeat_of']}: {result['digest'][:12]}")
     for reason in result.get("reasons", []):
         typer.echo(f"  {printable(reason, keeps_lines=True)}")
     if "error" in result:

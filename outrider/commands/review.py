@@ -1,4 +1,4 @@
-"""``outrider review``: a person says where flagged models were wrong."""
+"""``outrider review``: mark flags as model errors or false alarms."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -40,11 +40,11 @@ def review(
             typer.echo(err=True)
             for line in described(one, record, f"{at} of {len(flags)}"):
                 typer.echo(printable(line), err=True)
-            said = _ask()
-            if said == "q":
+            reply = _ask()
+            if reply == "q":
                 break
-            if said in ANSWERS:
-                given.append(_give(api, one["id"], is_error=ANSWERS[said], source=source, note=""))
+            if reply in ANSWERS:
+                given.append(_give(api, one["id"], is_error=ANSWERS[reply], source=source, note=""))
     if json:
         as_json({"reviews": given})
     else:
@@ -53,7 +53,7 @@ def review(
 
 
 def described(flag: Mapping[str, Any], record: Mapping[str, Any], place: str) -> Iterator[str]:
-    """Flag described for a reviewer, line by line."""
+    """Description of a flag for a reviewer, line by line."""
     how = f"{flag['level']}, severity {flag['severity']:.3g}"
     yield f"[{place}] {flag['assertion']} ({how}) on {flag['record_id']}"
     yield f"  said {flag['predicted']}" + (f", labelled {flag['label']}" if flag["label"] is not None else "")
@@ -68,11 +68,11 @@ def _ask() -> str:
     typer.echo("  Was the model wrong? [y]es, [n]o, [s]kip, [q]uit: ", err=True, nl=False)
     while True:
         try:
-            said = input().strip().lower()[:1]
+            reply = input().strip().lower()[:1]
         except EOFError:
             return "q"
-        if said in ("y", "n", "s", "q"):
-            return said
+        if reply in ("y", "n", "s", "q"):
+            return reply
         typer.echo("  y, n, s or q: ", err=True, nl=False)
 
 
@@ -81,7 +81,7 @@ def _give(api: Api, flag: str, *, is_error: bool, source: str, note: str) -> Any
 
 
 def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Nested values as (dotted name, text), tensors as their shape."""
+    """Nested values as pairs of dotted name and text; tensors as their shape."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _flat(inner, f"{name}.{key}")

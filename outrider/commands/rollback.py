@@ -1,4 +1,4 @@
-"""``outrider rollback``: makes a former champion champion again."""
+"""``outrider rollback``: make a former champion champion again."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""``outrider series``: figures of a model over time, by judged version."""
+"""``outrider series``: metrics of a model over time, by judged version."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from .output import Config, Json, ModelArgument, as_json, table
 
 _BARS = "▁▂▃▄▅▆▇█"
 _POINTS = 32
-"""Most bars of a sparkline."""
+"""Maximum number of bars in a sparkline."""
 _COLUMNS = {
     "series": "series",
     "version": "version",
@@ -45,7 +45,7 @@ def series(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show a model over time, each judged version by itself."""
+    """Show metrics of a model over time, by judged version."""
     if performance and (measure or name):
         raise typer.BadParameter("--performance has no --measure and no --name")
     api = connect(config)
@@ -77,7 +77,7 @@ def series(
 
 
 def time_of(text: str | None, *, now: datetime | None = None) -> str | None:
-    """Time for a request: ``7d`` is seven days ago, another text stays.
+    """Time for a request: ``7d`` becomes seven days ago, other texts stay.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def time_of(text: str | None, *, now: datetime | None = None) -> str | None:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """Values as bars, a dot for an unknown one.
+    """Values as bars; a dot for an unknown value.
 
     Examples
     --------
@@ -124,5 +124,5 @@ def _row(each: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def minute(text: str) -> str:
-    """Time of the API to the minute, for people."""
+    """Time without seconds, for display."""
     return text[:16].replace("T", " ")

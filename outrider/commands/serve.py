@@ -1,4 +1,4 @@
-"""``outrider serve``: runs the service until Ctrl-C or SIGTERM."""
+"""``outrider serve``: run the service until Ctrl-C or SIGTERM."""
 
 import logging
 import os
@@ -76,7 +76,7 @@ def serve(
 
 
 def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
-    """Reason that a running service cannot apply new settings; None if possible."""
+    """Reason why new settings need a restart; None if none is needed."""
     fixed = {
         "server.host": (now.server.host, wanted.server.host),
         "server.port": (now.server.port, wanted.server.port),
@@ -84,16 +84,14 @@ def cannot_change(now: "Settings", wanted: "Settings") -> str | None:
     }
     for key, (before, after) in fixed.items():
         if before != after:
-            return (
-                f"{key} cannot change while the service runs ({before} -> {after}): stop it and start it anew"
-            )
+            return f"{key} cannot change while the service runs ({before} -> {after}): stop and restart it"
     if not wanted.models:
         return "models: at least one [models.NAME] section expected, got none"
     return None
 
 
 def without_tls(settings: "Settings") -> str | None:
-    """Warning for a service that strangers reach without TLS, else None."""
+    """Warning if the service is reachable from outside without TLS, else None."""
     from outrider.monitor.http.hosts import is_loopback
 
     server = settings.server
@@ -106,7 +104,7 @@ def without_tls(settings: "Settings") -> str | None:
 
 
 def _hung_up() -> bool:
-    """True where the terminal has gone: then SIGHUP means the end, not a reload."""
+    """True if the terminal is gone: SIGHUP then means exit, not reload."""
     try:
         os.tcgetpgrp(0)
     except OSError:

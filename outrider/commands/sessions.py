@@ -1,4 +1,4 @@
-"""``outrider sessions``: list open sessions of browsers, and end them."""
+"""``outrider sessions``: list and end open browser sessions."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ COLUMNS = {
 
 @app.command("list")
 def list_sessions(config: Config = None, json: Json = False) -> None:
-    """Show open sessions of the key here, newest first; for admins all."""
+    """Show open sessions of your key, newest first; admins see all."""
     found = connect(config).get("/v1/sessions")
     if json:
         as_json(found)

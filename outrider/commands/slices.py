@@ -1,4 +1,4 @@
-"""``outrider slices``: weak slices of a model's newest records."""
+"""``outrider slices``: slices of a model's newest records with many errors."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Database of a data folder, read beside a service or without."""
+"""Database of a data folder, readable with or without a running service."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +15,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_state(settings: "Settings") -> "Iterator[Engine | None]":
-    """Database of a configuration; None where there is none yet.
-
-    Raises
-    ------
-    ConfigError
-        If another layout wrote it.
-    """
+    """Database of a configuration, None if missing. Raises ConfigError for another schema version."""
     from outrider.dataops.state.database import open_database
     from outrider.dataops.state.migrations import is_current
 
@@ -38,19 +32,13 @@ def opened_state(settings: "Settings") -> "Iterator[Engine | None]":
 def read_state(
     config: Path, read: "Callable[[Settings, Connection], dict[str, str]]", *, other: dict[str, str]
 ) -> dict[str, str]:
-    """Facts that ``read`` finds; none without a configuration or a database.
-
-    Parameters
-    ----------
-    other
-        Facts where another layout wrote the database.
-    """
+    """Facts from ``read``; empty without a database. ``other`` for another schema version."""
     from outrider.monitor.settings.config import load_settings
 
     try:
         settings = load_settings(config)
     except ConfigError:
-        return {}  # said with the data
+        return {}  # reported with the data
     try:
         with opened_state(settings) as engine:
             if engine is None:

@@ -1,4 +1,4 @@
-"""``outrider test generate`` and ``review``: language model's cases, people's judgement."""
+"""``outrider test generate`` and ``review``: test cases from a language model."""
 
 import json as json_format
 from collections.abc import Iterator
@@ -26,11 +26,11 @@ def generate(
     model: Annotated[str, typer.Option(help="Name of the model at that address.")],
     output: SuiteOut,
     like: Annotated[
-        str | None, typer.Option(help="Suite file, or SUITE::TEST, whose manner the cases follow.")
+        str | None, typer.Option(help="Suite file, or SUITE::TEST, whose style the cases follow.")
     ] = None,
     prompt: Annotated[str, typer.Option(help="Description of the wanted cases.")] = "",
-    label: Annotated[str | None, typer.Option(help="Right answer, where --prompt stands alone.")] = None,
-    capability: Annotated[str, typer.Option(help="Capability, where --prompt stands alone.")] = "general",
+    label: Annotated[str | None, typer.Option(help="Right answer; for --prompt without --like.")] = None,
+    capability: Annotated[str, typer.Option(help="Capability; for --prompt without --like.")] = "general",
     count: Annotated[int, typer.Option("-n", "--count", min=1, help="Candidates per test.")] = 20,
     key_env: Annotated[
         str, typer.Option(help="Environment variable with the endpoint's key.")
@@ -55,15 +55,15 @@ def generate(
         for test in _manner(like, label, capability)
     ]
     added = _merge(found, output)
-    told = {
+    report = {
         "file": str(output),
         "candidates": added,
         "repeated": sum(each.repeated for each in found),
         "malformed": sum(each.malformed for each in found),
     }
     tell(
-        told,
-        f"{output}: {added} new candidates (left out: {told['repeated']} repeated, {told['malformed']} "
+        report,
+        f"{output}: {added} new candidates (left out: {report['repeated']} repeated, {report['malformed']} "
         f"malformed); none counts before `outrider test review {output}`",
         json=json,
     )
@@ -99,7 +99,7 @@ def review(
     decisions: dict[Place, ReviewDecision] = {}
     if accept_all:
         decisions = {(test.name, case.id): ReviewDecision(accept=True) for test, case in waiting}
-    decisions |= dict(_said(waiting, accept or [], reject or [], label or []))
+    decisions |= dict(_given(waiting, accept or [], reject or [], label or []))
     if not decisions and not json:
         decisions = _ask_all(waiting)
     if decisions:
@@ -125,7 +125,7 @@ def review(
 
 
 def _manner(like: str | None, label: str | None, capability: str) -> "list[WrittenTest]":
-    """Tests whose manner is followed; one that has only a prompt when there are none."""
+    """Tests to imitate; without one, a single test with only a prompt."""
     from msgspec import UNSET
 
     from outrider.behavioral_tests import load_suite
@@ -147,7 +147,7 @@ def _manner(like: str | None, label: str | None, capability: str) -> "list[Writt
 
 
 def _merge(found: "list[Generated]", path: Path) -> int:
-    """Put candidates into a file, made where there is none; how many were new."""
+    """Add candidates to a suite file, created if missing; return the number of new ones."""
     from msgspec.structs import replace
 
     from outrider.behavioral_tests.suite_file import update
@@ -169,7 +169,7 @@ def _merge(found: "list[Generated]", path: Path) -> int:
     return added
 
 
-def _said(
+def _given(
     waiting: "list[tuple[WrittenTest, WrittenCase]]", accept: list[str], reject: list[str], label: list[str]
 ) -> "Iterator[tuple[Place, ReviewDecision]]":
     from outrider.behavioral_tests.suite_file.reviewing import ReviewDecision
@@ -208,14 +208,14 @@ def _ask_all(waiting: "list[tuple[WrittenTest, WrittenCase]]") -> "dict[Place, R
             typer.echo(f"  right answer: {_printable(_shown(test, case)['label'])}", err=True)
         typer.echo("  [a]ccept, [r]eject, [l]abel, [s]kip, [q]uit: ", err=True, nl=False)
         try:
-            said = input().strip()
-            if said[:1] == "q":
+            key = input().strip()
+            if key[:1] == "q":
                 break
-            if said[:1] == "a":
+            if key[:1] == "a":
                 decisions[test.name, case.id] = ReviewDecision(accept=True)
-            elif said[:1] == "r":
+            elif key[:1] == "r":
                 decisions[test.name, case.id] = ReviewDecision(accept=False)
-            elif said[:1] == "l":
+            elif key[:1] == "l":
                 typer.echo("  right answer: ", err=True, nl=False)
                 if answer := input().strip():  # none is a slip of the finger: the candidate waits on
                     decisions[test.name, case.id] = ReviewDecision(accept=True, label=label_value(answer))
@@ -238,13 +238,13 @@ def _shown(test: "WrittenTest", case: "WrittenCase") -> dict[str, Any]:
 
 
 def _printable(value: Any) -> str:
-    """Texts of a machine may try to steer the terminal."""
+    """Generated text without control characters, which could manipulate the terminal."""
     text = value if isinstance(value, str) else json_format.dumps(value, ensure_ascii=False)
     return printable(text)
 
 
 def label_value(text: str) -> Any:
-    """Label that a text spells as JSON, else the text."""
+    """Label parsed as JSON, else the text itself."""
     try:
         return json_format.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""``outrider test add``: flagged records become cases of a suite file."""
+"""``outrider test add``: turn flagged records into cases of a suite file."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -102,7 +102,7 @@ def _add(api: Api, model: str, body: Mapping[str, Any], to: Path | None) -> Any:
 
 
 def _wanted(api: Api, model: str, flags: list[str], records: list[str]) -> Iterator[dict[str, str]]:
-    """Flags and records to add: what the words of ``--flags`` say, each once."""
+    """Flags and records to add, without duplicates; ``--flags`` may hold ids or a search."""
     words = [word for text in flags for word in text.replace(",", " ").split()]
     query = dict(word.split("=", 1) for word in words if "=" in word)
     if unknown := sorted(set(query) - QUERY):
@@ -134,7 +134,7 @@ def _searched(api: Api, model: str, query: Mapping[str, str]) -> list[dict[str, 
 def _changed(
     api: Api, model: str, which: Mapping[str, str], name: str, field: str | None, seed: int
 ) -> dict[str, Any]:
-    """The changed copy of a record that a perturbation of the library makes."""
+    """Request fields with the perturbed copy of a record, and the name of its test."""
     from outrider.assertions import Batch
     from outrider.behavioral_tests import generator
     from outrider.behavioral_tests.perturb.perturbation import apply
@@ -159,13 +159,7 @@ def _changed(
 
 
 def perturbation(name: str, field: str | None) -> Any:
-    """Perturbation of the library by its name, such as ``text.typos``.
-
-    Raises
-    ------
-    ConfigError
-        If there is none of that name.
-    """
+    """Perturbation of the library by name, such as ``text.typos``."""
     from outrider.behavioral_tests import perturb
 
     module, _, function = name.partition(".")

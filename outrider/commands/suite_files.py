@@ -1,4 +1,4 @@
-"""``outrider test import``, ``export`` and ``examples``: suites as data."""
+"""``outrider test import``, ``export`` and ``examples``: suites as data files."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,7 +57,7 @@ def export_suite(
     from outrider.behavioral_tests.suite_file import SUFFIX, export
 
     check_name(output)
-    name = output.name.removesuffix(SUFFIX)  # so that both suites can be told apart
+    name = output.name.removesuffix(SUFFIX)  # so that both suites can be distinguished
     _written(export(name, load_suite(suite).tests, seed=seed), output, json=json)
 
 
@@ -94,10 +94,7 @@ def suites_of(paths: list[Path] | None) -> "list[Suite]":
 
 
 def check_name(path: Path) -> None:
-    """Raise a ConfigError for a name unlike a suite file's.
-
-    Neither pytest nor ``outrider test`` would find such a file.
-    """
+    """Raise ConfigError unless pytest and ``outrider test`` would find the suite file."""
     from outrider.behavioral_tests.suite_file import SUFFIX
 
     if not path.name.endswith(SUFFIX):
@@ -111,17 +108,17 @@ def _written(
 
     check_name(path)
     write(suite, path)
-    told = counted(suite, path)
+    counts = counted(suite, path)
     if json:
-        as_json(told if left_out is None else told | {"left_out": left_out})
+        as_json(counts if left_out is None else counts | {"left_out": left_out})
         return
-    typer.echo(f"{path}: {told['tests']} tests, {told['cases']} cases, {told['examples']} examples")
+    typer.echo(f"{path}: {counts['tests']} tests, {counts['cases']} cases, {counts['examples']} examples")
     for name, reason in (left_out or {}).items():
         typer.echo(f"  left out: {name}: {reason}")
 
 
 def counted(suite: "WrittenSuite", path: Path) -> dict[str, Any]:
-    """Counts of a written suite file, for a command's output."""
+    """Number of tests, cases and examples in a suite file."""
     cases = [case for test in suite.tests for case in test.cases]
     return {
         "file": str(path),

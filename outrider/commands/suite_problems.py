@@ -1,7 +1,4 @@
-"""Traceback of a test that could not be run.
-
-Where in the user's own code it went wrong, once.
-"""
+"""Traceback of a test that raised, reduced to user code."""
 
 import logging
 import sys
@@ -22,8 +19,8 @@ _NOT_THEIRS = (
 
 
 @contextmanager
-def told_briefly() -> Iterator[None]:
-    """Print on stderr where model or suite raised: errors in outcomes."""
+def brief_tracebacks() -> Iterator[None]:
+    """Print user-code tracebacks of errors in model or suite on stderr."""
     log, handler = logging.getLogger(running.__name__), _Handler()
     before = log.propagate
     log.addHandler(handler)
@@ -36,26 +33,23 @@ def told_briefly() -> Iterator[None]:
 
 
 class _Handler(logging.Handler):
-    """Writes each place once: a model that is broken breaks every test alike."""
+    """Prints each place once, because a broken model breaks every test in the same way."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the frames from the user's first one on."""
+        """Write the traceback, starting at the first frame of user code."""
         error = record.exc_info[1] if record.exc_info else None
         place = "" if error is None else own_frames(error)
-        if place and place not in self._told:
-            self._told.add(place)
+        if place and place not in self._printed:
+            self._printed.add(place)
             sys.stderr.write(f"{record.getMessage()}\n{place}")
 
 
 def own_frames(error: BaseException) -> str:
-    """Traceback from the first frame of the user's own code.
-
-    Empty without one; frames of Outrider and of libraries come after it.
-    """
+    """Traceback from the first frame of user code on; empty without one."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = (at for at, frame in enumerate(frames) if not frame.filename.startswith(_NOT_THEIRS))
     first = next(theirs, None)

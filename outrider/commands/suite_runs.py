@@ -14,11 +14,11 @@ from .api import Api, one_model
 from .suite_files import check_name, counted
 
 BEHAVIORAL = "behavioral test"
-"""How the source of rows begins that were failed cases; the service never lets them judge a candidate."""
+"""Prefix of the source of rows made from failed cases, which never judge a candidate."""
 
 
 def predictor_of(model: str, predictions: Path | None, suites: Sequence[Suite], *, seed: int) -> Predictor:
-    """The model, or a file of its predictions in its place."""
+    """The model, or recorded predictions in its place."""
     if predictions is None:
         return load_predictor(model)
     from outrider.behavioral_tests.prediction_files import read_predictions
@@ -28,10 +28,7 @@ def predictor_of(model: str, predictions: Path | None, suites: Sequence[Suite], 
 
 
 def save_failed(suites: Sequence[Suite], outcomes: Sequence[Outcome], path: Path) -> None:
-    """Write the failed cases as a suite file of their own.
-
-    Cases that could not be written are named on stderr.
-    """
+    """Write the failed cases as a suite file. Cases that cannot be written are named on stderr."""
     from outrider.behavioral_tests.suite_file import SUFFIX, failed_cases, write
 
     check_name(path)
@@ -40,8 +37,8 @@ def save_failed(suites: Sequence[Suite], outcomes: Sequence[Outcome], path: Path
     for test, reason in left_out.items():
         typer.echo(f"not in {path}: {test}: {reason}", err=True)
     write(found, path)
-    told = counted(found, path)
-    typer.echo(f"{path}: {told['cases']} failed cases of {told['tests']} tests", err=True)
+    counts = counted(found, path)
+    typer.echo(f"{path}: {counts['cases']} failed cases of {counts['tests']} tests", err=True)
 
 
 def commit_failed(
@@ -77,12 +74,12 @@ def commit_failed(
     table = table.append_column("provenance.label_source", pa.array(sources))
     query = {"model": model, "source": source, "part": "train"}
     made = api.post_bytes(f"/v1/datasets/{dataset}/versions", to_ipc(table), kind=ARROW, query=query)
-    told = f"version {made['number']}, {made['rows']} rows" if "number" in made else f"job {made['job']}"
-    typer.echo(f"{dataset}: {told}, from {source}", err=True)
+    result = f"version {made['number']}, {made['rows']} rows" if "number" in made else f"job {made['job']}"
+    typer.echo(f"{dataset}: {result}, from {source}", err=True)
 
 
 def _version_of(api: Api, reference: str) -> tuple[str, str]:
-    """Model of the service and version that were asked; where the reference names none, what it says."""
+    """Model and version that were tested; if the reference names no version, the service's champion."""
     _, _, named = reference.partition("#")
     name, _, version = named.partition("@")
     model = one_model(api, name or None)

@@ -1,4 +1,4 @@
-"""Selection of tests for ``outrider test``, and progress of long work."""
+"""Selection of tests for ``outrider test``, and its progress bar."""
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,11 +19,9 @@ _T = TypeVar("_T", bound=BehavioralTest)
 
 
 def selected(suites: Sequence[Suite], only: Sequence[str], stop: Stop | None) -> list[Suite]:
-    """Suites with the tests that fit ``only``.
+    """Suites reduced to tests that match ``only``; ``stop`` allows early stopping.
 
-    All without any; ended early as ``stop`` says.
-
-    Tests that judge one figure of all their cases cannot end early: they are asked to their end.
+    Tests of one overall figure never stop early.
     """
     found = [
         replace(suite, tests=tuple(test for test in suite.tests if not only or fits(test, only)))
@@ -37,7 +35,7 @@ def selected(suites: Sequence[Suite], only: Sequence[str], stop: Stop | None) ->
 
 
 def why_nothing(suites: Sequence[Suite], only: Sequence[str]) -> str:
-    """Message for a run without a test left."""
+    """Message for a run without tests."""
     tests = [test for suite in suites for test in suite.tests]
     if not tests:
         return "no behavioral tests found: write test_… = MFT(…), INV(…) or DIR(…) into behavior/"
@@ -52,9 +50,9 @@ def _stopping(test: _T, stop: Stop) -> _T:
 
 
 def fits(test: BehavioralTest, patterns: Sequence[str]) -> bool:
-    """Test for a pattern that names the test or its capability.
+    """True if a pattern matches the test or its capability.
 
-    Patterns have parts, ``*``, ``?``, and may be ``capability/name``.
+    A pattern is a substring, a wildcard, or ``capability/name``.
     """
     return any(_fits(test, pattern) for pattern in patterns)
 
@@ -68,7 +66,7 @@ def _fits(test: BehavioralTest, pattern: str) -> bool:
 
 
 def watched(tests: Sequence[_T], *, silent: bool) -> Iterator[_T]:
-    """Yield tests, with a progress bar on stderr. On a terminal only; the bar says which test is running."""
+    """Yield tests, with a progress bar if stderr is a terminal."""
     console = Console(stderr=True)
     if silent or not console.is_terminal:
         yield from tests
@@ -95,6 +93,6 @@ def without_cases(tests: Iterable[BehavioralTest]) -> int:
 
 
 def check_together(compare: tuple[str, str] | None, given: Mapping[str, object]) -> None:
-    """Refuse options that say something about one model where two are compared."""
+    """Refuse options for a single model if two models are compared."""
     if compare and (wrong := [name for name, value in given.items() if value]):
         raise typer.BadParameter(f"--compare names its two models: without {', '.join(wrong)}")

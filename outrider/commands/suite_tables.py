@@ -1,4 +1,4 @@
-"""Tables of ``outrider test``: the matrix in colours, and failures."""
+"""Tables of ``outrider test``: capability matrix and failures."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _STYLES = {"passed": "green", "failed": "bold red", "skipped": "dim", "error": "
 
 
 def show_outcomes(outcomes: Sequence[Outcome], candidates: int, *, empty: str) -> None:
-    """Print the matrix or ``empty``, then failed, broken or unjudged tests."""
+    """Print the matrix or ``empty``, then failed, broken and unjudged tests."""
     screen = console()
     if candidates:
         screen.print(f"{candidates} candidates await review: `outrider test review` before they count")
@@ -28,7 +28,7 @@ def show_outcomes(outcomes: Sequence[Outcome], candidates: int, *, empty: str) -
 
 
 def show_comparison(comparison: Comparison) -> None:
-    """Print the regression matrix, then every test that is not the same."""
+    """Print the regression matrix, then every test whose result changed."""
     screen = console()
     for line in comparison.lines():
         style = "bold red" if "▲" in line else "green" if "▼" in line else None

@@ -18,17 +18,7 @@ from .export import without_formulas
 
 
 def read_table(path: Path, options: TableOptions = TableOptions(times=True)) -> pa.Table:  # noqa: B008 - frozen
-    """Table of a file.
-
-    Columns and rows that are left out are named on stderr.
-
-    Raises
-    ------
-    ConfigError
-        If the file cannot be read as what its ending says.
-    NothingToRead
-        If it has no row.
-    """
+    """Table of a file. Columns and rows left out are named on stderr."""
     left = LeftOut()
     try:
         return read_file(path, options, left)
@@ -51,7 +41,6 @@ def table_options(
 
 
 def to_ipc(table: pa.Table) -> bytes:
-    """Arrow IPC stream of a table."""
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -59,15 +48,14 @@ def to_ipc(table: pa.Table) -> bytes:
 
 
 def from_ipc(data: bytes) -> pa.Table:
-    """Table of an Arrow IPC stream."""
     with pa.ipc.open_stream(data) as reader:
         return reader.read_all()
 
 
 def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> int:
-    """Write batches by the ending of the file's name; count rows.
+    """Write batches by the file's extension; return the number of rows.
 
-    Parquet keeps types; CSV and JSON lines have values that JSON can carry, lists in CSV as JSON.
+    CSV holds lists as JSON.
     """
     rows = 0
     if path.suffix == ".parquet":

@@ -1,4 +1,4 @@
-"""``outrider test``: run suites without pytest, with subcommands to edit."""
+"""``outrider test``: run suites without pytest; group of commands that edit suites."""
 
 import sys
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from .publish import publish, version_of
 from .suite_candidates import generate, review
 from .suite_cases import add
 from .suite_files import examples, export_suite, import_suite
-from .suite_problems import told_briefly
+from .suite_problems import brief_tracebacks
 from .suite_runs import commit_failed, predictor_of, save_failed
 from .suite_selection import check_together, selected, watched, why_nothing, without_cases
 from .suite_tables import show_comparison, show_outcomes
@@ -47,7 +47,7 @@ app.command("review")(review)
 def _check(
     model: str, publishes: bool, version: str | None, failed_to: str | None, predictions: Path | None
 ) -> None:
-    """Refuse before the run what would lose its outcomes behind it."""
+    """Refuse options that would fail only after the run and lose its outcomes."""
     if failed_to and predictions:
         raise typer.BadParameter("--failed-to-dataset needs a model of the service, --predictions names none")
     if publishes:
@@ -126,7 +126,7 @@ def run(
         },
     )
     _check(model, publishes, version, failed_to, predictions)
-    with redirect_stdout(sys.stderr), told_briefly():  # what a model prints must not end up inside the JSON
+    with redirect_stdout(sys.stderr), brief_tracebacks():  # what a model prints must stay out of the JSON
         suites = find_suites(paths or [Path("behavior")])
         chosen = selected(suites, only or (), stop)
         tests = [test for suite in chosen for test in suite.tests]

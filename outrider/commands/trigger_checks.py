@@ -1,4 +1,4 @@
-"""Checks of triggers: unknown names, and idle triggers."""
+"""Checks of triggers: unknown names, and triggers without effect."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,7 @@ if TYPE_CHECKING:
 
 
 def trigger_problems(model: "ModelSettings", offered: Mapping[str, Any]) -> Iterator[str]:
-    """Problems of a model's triggers.
-
-    Parameters
-    ----------
-    offered
-        Assertions, live tests and suites, as the host offers them.
-    """
+    """Problems of a model's triggers. ``offered`` comes from the assertion host."""
     rules, where = model.retrain.triggers, "retrain.triggers"
     known = _names(offered["assertions"]) | _names(offered["live"])
     for rate in rules.flag_rates:
@@ -27,7 +21,7 @@ def trigger_problems(model: "ModelSettings", offered: Mapping[str, Any]) -> Iter
 
 
 def trigger_warnings(model: "ModelSettings") -> Iterator[str]:
-    """Triggers without effect, since retraining is disabled."""
+    """Triggers without effect, because retraining is disabled."""
     if model.retrain.triggers.active and not model.retrain.enabled:
         yield "retrain.triggers: nothing fires, since retrain.enabled is false; set it"
 

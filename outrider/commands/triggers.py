@@ -24,8 +24,8 @@ def triggers(
         typer.echo(f"suggested since {_minute(one['since'])}: {one['why']}; `{one['command']}`")
     for one in found["triggers"]:
         last = one["last"]
-        told = f"{last['outcome']}: {last['why']}" if last else "not evaluated yet"
-        typer.echo(f"  {one['trigger']}  {told}")
+        text = f"{last['outcome']}: {last['why']}" if last else "not evaluated yet"
+        typer.echo(f"  {one['trigger']}  {text}")
     if found["evaluations"]:
         typer.echo("log, newest first")
     for row in found["evaluations"]:

@@ -1,4 +1,4 @@
-"""Facts for ``outrider doctor``: weights that versions share with bases."""
+"""Facts for ``outrider doctor``: weights that versions share with their bases."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,16 +14,13 @@ if TYPE_CHECKING:
 
 
 def trunk_facts(path: Path) -> dict[str, str]:
-    """Line of facts per champion and challenger with a base version.
-
-    Weights are compared by the digest of every tensor, as they lie on disk; nothing is loaded.
-    """
+    """Facts per version with a base. Weights are compared by tensor digests on disk, without loading."""
     from outrider.dataops.models import registry as models
 
     return read_state(
         path,
         lambda settings, connection: dict(_facts(settings, models.all_versions(connection))),
-        other={},  # said with the latency
+        other={},  # reported with the latency
     )
 
 
@@ -49,7 +46,7 @@ def _facts(settings: "Settings", versions: "list[Model]") -> Iterator[tuple[str,
 
 
 def _weights(settings: "Settings", found: "Model") -> Path | None:
-    """Weights of a version, kept or in its folder; None where it has none here."""
+    """Weights of a version, stored or in its folder; None if they are elsewhere."""
     from outrider.monitor.settings.sources import loadable_source
 
     if found.weights is not None:

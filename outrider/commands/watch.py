@@ -1,4 +1,4 @@
-"""``outrider watch``: the watch over a new champion."""
+"""``outrider watch``: comparison of a new champion with the former one."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ def watch(
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show the watch over a new champion beside the former one."""
+    """Show the comparison of a new champion with the former one."""
     found = connect(config).get(f"/v1/models/{model}/watch", limit=limit)
     if json:
         as_json(found)

@@ -392,7 +392,7 @@ def test_names_of_a_policy_that_nobody_has_are_told_with_the_nearest(project: Pa
         "gate.tests: behavior has no test 'test_nois'; nearest: test_noise, test_zero",
         "gate.flags: no assertion 'hihg' judges records; nearest: high",
         "gate.flags: grave rests on a judge, which is asked about the champion alone",
-        "gate.memory: nobody knows the bytes of a function, so nothing is promoted; remove it",
+        "gate.memory: the size of a function is unknown, so nothing is promoted; remove it",
     ]
 
 

@@ -301,7 +301,7 @@ def test_leaks_between_two_datasets_end_with_1_and_are_shown(project: Path) -> N
     assert "repeat" in shown.output
     for arguments, words in (
         (["final", "--part", "train"], "need two datasets"),
-        (["final", "final@1"], "beside itself"),
+        (["final", "final@1"], "with itself"),
         (["final", "apart", "--column", "z"], "an input of both expected"),
         (["final@x", "apart"], "dataset 'final' has no tag 'x'"),
     ):

@@ -70,18 +70,18 @@ def test_a_prompt_is_the_system_of_productions_address() -> None:
     assert model["challengers"]["a"]["options"] == {"key_env": "OUTRIDER_CANDIDATE_KEY", "model": "large"}
 
 
-def test_what_cannot_be_said_is_a_comment_that_says_why() -> None:
+def test_project_comments_out_what_cannot_be_configured_with_the_reason() -> None:
     model, text = kept(None, "http://a/v1/completions", "model.py:gone", "model.py:predict")
     assert list(model["challengers"]) == ["predict"]
-    assert '# "http://a/v1/completions" cannot be said here: the service asks chat/completions' in text
-    assert '# "model.py:gone" cannot be said here: predictor: ' in text
+    assert '# "http://a/v1/completions" cannot be configured here: the service asks chat/completions' in text
+    assert '# "model.py:gone" cannot be configured here: predictor: ' in text
     assert "# Production was not asked" in text
 
 
 def test_agree_embedding_is_a_comment_because_a_service_embeds_no_texts() -> None:
     model, text = kept("http://a/v1", "http://b/v1", question=CHAT, agree=("facts", "embedding"))
     assert model["shadow"]["agree"] == ["facts"]
-    assert "# --agree embedding cannot be said here: a service embeds no texts." in text
+    assert "# --agree embedding cannot be set here: a service embeds no texts." in text
 
 
 def test_candidates_of_one_name_are_numbered() -> None:

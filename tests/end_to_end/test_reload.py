@@ -90,7 +90,7 @@ def test_challengers_are_named_and_one_that_cannot_be_loaded_is_told(service: Se
     (service.config.parent / "model_2.py").write_text(MODEL)
     service.config.write_text(good + section.format(2))
     done = outrider(service.config.parent, "reload")
-    assert done.stdout.endswith("; answering: toy 1 (beside it 2)\n"), done.stderr
+    assert done.stdout.endswith("; answering: toy 1 (challengers: 2)\n"), done.stderr
     (service.config.parent / "model_3.py").write_text(f"import nothing_like_it\n{MODEL}")
     service.config.write_text(good + section.format(2) + section.format(3))
     done = outrider(service.config.parent, "reload")

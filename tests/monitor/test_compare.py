@@ -45,11 +45,11 @@ def compared(
 
 
 def words(report: CompareReport) -> list[str]:
-    return [each["verdict"] for each in report.found["candidates"]]
+    return [each["verdict"] for each in report.data["candidates"]]
 
 
 def words_of(run: ComparisonRun) -> list[str]:
-    return [each.conclusion.word for each in run.standings]
+    return [each.conclusion.word for each in run.results]
 
 
 def test_an_equal_candidate_is_the_same_and_a_faulty_one_different() -> None:
@@ -66,7 +66,7 @@ def test_an_equal_candidate_is_the_same_and_a_faulty_one_different() -> None:
 
 def test_a_candidate_that_is_silent_is_worse_and_its_reasons_are_counted() -> None:
     _, report, _ = compared(Sampled("silent", noise=0.02, silent=0.3, seed=2))
-    found = report.found["candidates"][0]
+    found = report.data["candidates"][0]
     assert found["verdict"] == "worse"
     assert found["why"][0]["reason"] == "no answer within 1 s"
     assert report.exit_code(allows_different=True) == 1
@@ -93,7 +93,7 @@ def test_a_production_that_answers_nothing_ends_few_questions_with_its_reason_to
     run.look(next(iter(traffic(30, 30))))
     run.close()
     assert words_of(run) == ["undecided"]  # as a page shows it meanwhile
-    assert "production answered nothing" in run.standings[0].conclusion.sentence
+    assert "production answered nothing" in run.results[0].conclusion.sentence
 
 
 def test_a_candidate_that_fails_more_within_the_margin_is_close_and_never_worse_or_the_same() -> None:
@@ -101,7 +101,7 @@ def test_a_candidate_that_fails_more_within_the_margin_is_close_and_never_worse_
     production = Sampled("production", seed=1)
     frail, until = Sampled("frail", silent=0.02, seed=2), Until(False, 2000)
     _, report, _ = compared(frail, production=production, plan=plan, until=until)
-    found = report.found["candidates"][0]
+    found = report.data["candidates"][0]
     assert found["verdict"] == "close"
     assert "no answer to" in found["sentence"]
     assert found["outcomes"]["no answer"]["high"] < 0.05
@@ -113,12 +113,12 @@ def test_equal_answers_are_not_the_same_while_more_failures_are_not_ruled_out() 
     run, report, _ = compared(
         frail, production=Sampled("production", seed=1), plan=plan, until=Until(False, 700)
     )
-    assert run.standings[0].verdict.word == "same"
-    failures = report.found["candidates"][0]["outcomes"]["no answer"]
+    assert run.results[0].verdict.word == "same"
+    failures = report.data["candidates"][0]["outcomes"]["no answer"]
     more = f"about {failures['more']:,} more records"
     assert (words(report), failures["more"] > 0) == (["undecided"], True)
     assert f"frail: undecided: {more}; what both answer is same, but no answer to" in report.text()
-    assert f"settled in {more}" in compare_page(report.found)
+    assert f"settled in {more}" in compare_page(report.data)
 
 
 class Scored(Sampled):
@@ -136,7 +136,7 @@ def test_scores_of_equal_labels_are_shown_and_named_in_the_sentence() -> None:
     rounded = Scored("rounded", seed=2)
     rounded.grid = 0.1
     _, report, _ = compared(rounded, production=Scored("production", seed=1))
-    found = report.found["candidates"][0]
+    found = report.data["candidates"][0]
     assert [(each["measure"], each["verdict"]) for each in found["agreement"]] == [
         ("label", "same"), ("score", "different")
     ]  # fmt: skip
@@ -155,7 +155,7 @@ class Unasked(Sampled):
 
 def test_questions_that_never_left_this_machine_count_for_nobody() -> None:
     _, report, _ = compared(Unasked("twin", silent=0.3, seed=2), production=Sampled("production", seed=1))
-    found = report.found["candidates"][0]
+    found = report.data["candidates"][0]
     assert found["verdict"] == "same"
     assert found["outcomes"]["no answer"]["only_candidate"] == 0
     assert found["fates"]["unasked"] > 0
@@ -169,7 +169,7 @@ def test_questions_that_never_left_this_machine_count_for_nobody() -> None:
 def test_slices_name_their_measure_and_the_largest_difference_comes_first() -> None:
     plan = ComparePlan(twice=0.25, slices=("attrs.country",))
     _, report, _ = compared(Sampled("faulty", wrong=0.3, seed=2), plan=plan)
-    found = report.found["candidates"][0]["slices"]
+    found = report.data["candidates"][0]["slices"]
     keys = [(not each["is_proven"], each["rest"] - each["value"]) for each in found]
     assert keys == sorted(keys)
     first = found[0]
@@ -201,14 +201,14 @@ def test_whole_and_fractional_numbers_of_equal_classes_are_the_same(kinds: tuple
         production=Numbered("production", one, noise=0.02, seed=1),
     )
     assert words(report) == ["same", "different"]
-    assert report.found["candidates"][0]["agreement"][0]["measure"] == "label"
+    assert report.data["candidates"][0]["agreement"][0]["measure"] == "label"
 
 
 def test_whole_numbers_beside_fractional_ones_are_scores() -> None:
     _, report, _ = compared(
         Numbered("coarse", int, seed=2), production=Numbered("production", float, more=0.5, seed=1)
     )
-    found = report.found["candidates"][0]
+    found = report.data["candidates"][0]
     assert found["verdict"] in ("same", "close", "different")
     assert found["agreement"][0]["measure"] == "score"
 
@@ -219,7 +219,7 @@ def test_answers_of_a_cache_are_no_noise_floor() -> None:
     _, report, _ = compared(
         Sampled("twin", noise=0.05, seed=2), production=production, until=Until(False, 2000)
     )
-    assert report.found["candidates"][0]["agreement"][0]["asked_twice"] == 0
+    assert report.data["candidates"][0]["agreement"][0]["asked_twice"] == 0
 
 
 def test_the_share_that_is_asked_twice_does_not_depend_on_blocks() -> None:
@@ -277,8 +277,8 @@ def test_prices_are_those_of_the_tokens_that_were_used() -> None:
     report = CompareReport.of(
         run, plan, ending="records", funnel={}, seconds=1.0, prices={"twin": (2.0, 5.0)}
     )
-    assert report.found["candidates"][0]["price_per_1000"] == pytest.approx((10 * 2.0 + 2 * 5.0) / 1000)
-    assert "price_per_1000" not in report.found["production"]
+    assert report.data["candidates"][0]["price_per_1000"] == pytest.approx((10 * 2.0 + 2 * 5.0) / 1000)
+    assert "price_per_1000" not in report.data["production"]
 
 
 def test_markdown_holds_no_record_unless_asked_to() -> None:
@@ -289,9 +289,9 @@ def test_markdown_holds_no_record_unless_asked_to() -> None:
 
 def test_what_records_say_is_no_markup() -> None:
     _, report, _ = compared(Sampled("faulty", wrong=0.3))
-    example = report.found["candidates"][0]["examples"][0]
+    example = report.data["candidates"][0]["examples"][0]
     example["candidate"] = "<script>alert(1)</script> | x `y` [z](http://evil) @all\nnext"
-    page, table = compare_page(report.found), report.markdown()
+    page, table = compare_page(report.data), report.markdown()
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;" in page
     line = next(line for line in table.splitlines() if "alert" in line)
@@ -313,7 +313,7 @@ def test_a_live_page_takes_labels_which_decide() -> None:
     run.close()
 
     def report() -> Mapping[str, Any]:
-        return CompareReport.of(run, plan, ending="running", funnel={}, seconds=1.0).found
+        return CompareReport.of(run, plan, ending="running", funnel={}, seconds=1.0).data
 
     page = ComparePage(report, run.label)
     with LocalServer(page) as server, httpx.Client(base_url=server.url) as client:
@@ -348,8 +348,8 @@ def test_recorded_answers_prove_close_and_more_only_where_production_has_no_nois
     run = ComparisonRun(None, [Sampled("candidate", wrong=wrong)], plan)
     drive(run, recorded(), Until(), stop=threading.Event(), tell=lambda _: None)
     run.close()
-    assert run.standings[0].conclusion.word == word
-    assert "beyond noise" not in run.standings[0].conclusion.sentence or is_deterministic
+    assert run.results[0].conclusion.word == word
+    assert "beyond noise" not in run.results[0].conclusion.sentence or is_deterministic
 
 
 def test_the_slice_of_a_fault_is_named_first() -> None:
@@ -365,7 +365,7 @@ def test_the_slice_of_a_fault_is_named_first() -> None:
 
     faulty.ask = fails_in_iceland  # type: ignore[method-assign]
     _, report, _ = compared(faulty, plan=plan, until=Until(False, 10_000))
-    first = report.found["candidates"][0]["slices"][0]
+    first = report.data["candidates"][0]["slices"][0]
     assert (first["name"], first["is_proven"]) == ("country=IS", True)
 
 
@@ -409,16 +409,16 @@ def test_a_judge_decides_only_where_labels_correct_it() -> None:
     run = ComparisonRun(Sampled("production", seed=1), [faulty], plan, judge=PairJudge(asker, budget=300))
     drive(run, traffic(), Until(False, 2000), stop=threading.Event(), tell=lambda _: None)
     run.close()
-    standing = run.standings[0]
+    result = run.results[0]
     assert asker.asked <= 600
-    assert len(standing.judged) >= 300  # what was judged once is known
-    assert set(standing.judged.values()) == {1.0}
+    assert len(result.judged) >= 300  # what was judged once is known
+    assert set(result.judged.values()) == {1.0}
     assert words_of(run) == ["different"]
-    assert 40 < len(standing.drawn) < 0.4 * len(standing.judged)
-    for pair in list(standing.drawn):
+    assert 40 < len(result.drawn) < 0.4 * len(result.judged)
+    for pair in list(result.drawn):
         assert run.label("faulty", pair["id"], "production")
     assert words_of(run) == ["worse"]
-    assert f"corrected by {len(standing.drawn)} labels" in standing.conclusion.sentence
+    assert f"corrected by {len(result.drawn)} labels" in result.conclusion.sentence
 
 
 def test_judgements_count_up_to_the_first_pair_that_waits_for_its_label() -> None:
@@ -441,14 +441,14 @@ def test_pairs_to_label_are_of_different_conversations() -> None:
     )
     drive(run, turns, Until(False, 1000), stop=threading.Event(), tell=lambda _: None)
     run.close()
-    talks = [int(pair["id"]) // 50 for pair in run.standings[0].to_label]
+    talks = [int(pair["id"]) // 50 for pair in run.results[0].to_label]
     assert len(talks) == len(set(talks)) == 20
 
 
 def test_the_chart_shows_one_measure_and_each_number_of_records_once() -> None:
     run, report, _ = compared(Sampled("faulty", wrong=0.3, noise=0.02, seed=2))
-    assert run.label("faulty", run.standings[0].to_label[0]["id"], "both")
-    found = report.found["candidates"][0]
+    assert run.label("faulty", run.results[0].to_label[0]["id"], "both")
+    found = report.data["candidates"][0]
     records = [look["records"] for look in found["history"]]
-    assert records == sorted(set(records)) == [look.records for look in run.standings[0].looks]
+    assert records == sorted(set(records)) == [look.records for look in run.results[0].looks]
     assert found["history"][-1]["value"] == found["agreement"][0]["beyond_noise"]["value"]

@@ -367,7 +367,7 @@ def test_record_redacts_tables_by_kind_path_and_whole() -> None:
     hash_ = ["entity", "inputs.request.user", "inputs.request.messages.content=email,card,iban,phone,token"]
     redaction = Redaction(hash=[*hash_, "inputs.text=email", "inputs.n"])
     (row,) = redaction.table(table).to_pylist()
-    assert redaction.found == redaction.names
+    assert redaction.matched == redaction.names
     assert row["entity"].startswith("<value:")
     assert json.loads(row["inputs.request"])["user"].startswith("<value:")
     assert MAIL not in row["inputs.request"]

@@ -1,4 +1,4 @@
-"""Answers of one system to questions, row by row."""
+"""Answers of one system to a batch of questions, in columns."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,23 +18,23 @@ from .questions import MODEL
 
 Outputs = Mapping[str, NDArray[Any]]
 NumberKind = Literal["class", "number"]
-"""What an output is that comes as 1 from one side and as 1.0 from the other."""
+"""How to read an output that one system returns as 1 and the other as 1.0: as a class or as a score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Answers of one system to a batch of questions; every array has one entry per question."""
+    """Answers of one system; every array has one entry per question."""
 
     outputs: Batch
     fate: NDArray[np.object_]
     why: NDArray[np.object_]
     latency_s: NDArray[np.float64]
-    """NaN where a question was not asked alone."""
+    """NaN without an answer, and for questions sent together in one request."""
     tokens: NDArray[np.int64]
-    """Of question and answer, shape (rows, 2); -1 where the system does not count them."""
+    """Prompt and completion tokens, shape (rows, 2); -1 if the system reports no count."""
     is_cached: NDArray[np.bool_]
     models: frozenset[str] = frozenset()
-    """Names that the answers give their model."""
+    """Model names that the responses state."""
     is_answered: NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class Answers:
 
     @property
     def is_asked(self) -> NDArray[np.bool_]:
-        """Mask of the questions that left this machine."""
+        """Mask of the questions that were sent."""
         return np.asarray(self.fate != "unasked", dtype=np.bool_)
 
     def take(self, rows: NDArray[np.intp]) -> "Answers":
@@ -60,7 +60,7 @@ class Answers:
         )
 
     def as_kinds(self, kinds: Mapping[str, NumberKind]) -> "Answers":
-        """The same, with some outputs as classes or as fractional numbers."""
+        """Cast the named outputs: floats to strings for classes, integers to floats for scores."""
         columns: dict[str, Any] = {}
         for name, kind in kinds.items():
             if not self.outputs.has(name):
@@ -79,7 +79,7 @@ class Answers:
 
     @classmethod
     def recorded(cls, questions: Batch) -> "Answers":
-        """Answers that the traffic itself holds."""
+        """Production's answers as recorded in the traffic; a question without one counts as ``failed``."""
         names = [name for name in questions.names if name.startswith("outputs.")]
         is_there = np.zeros(questions.rows, dtype=np.bool_)
         for name in names:
@@ -91,25 +91,26 @@ class Answers:
 
 
 class Asker(Protocol):
-    """One system that may be asked: production or a candidate."""
+    """Client of production or of a candidate."""
 
     name: str
-    """As reports call it."""
+    """Name in reports."""
     borrowed: Counter[str]
-    """Answers that another system gave before, byte for byte with their ids, by its name."""
+    """Answers that another system had already given, with the same bytes and response id, by that
+    system's name."""
 
     @property
     def retries(self) -> int:
-        """Questions asked a second time at the server's request."""
+        """Requests repeated after status 429 or 503."""
 
     def ask(self, questions: Batch, /) -> Answers:
-        """Answers to all questions; failures of the system are answers, too."""
+        """Answer all questions; errors of the system are reported in ``Answers.fate``, not raised."""
 
     def close(self) -> None: ...
 
 
 def is_all(rows: NDArray[np.intp], count: int) -> bool:
-    """Test for the rows 0 to ``count`` in their order.
+    """True if ``rows`` is 0, 1, ..., ``count - 1``.
 
     Examples
     --------
@@ -120,7 +121,7 @@ def is_all(rows: NDArray[np.intp], count: int) -> bool:
 
 
 class GatheredAnswers:
-    """Answers filled block by block, from several threads; a question without an answer stays ``failed``."""
+    """Answers collected block by block from several threads; unanswered questions stay ``failed``."""
 
     def __init__(self, questions: Batch) -> None:
         rows = questions.rows
@@ -151,7 +152,8 @@ class GatheredAnswers:
         self._fate[at], self._why[at] = fate, why[:300]
 
     def answers(self) -> Answers:
-        """All answers; those of a form that few others have are unreadable."""
+        """Merge all blocks; blocks whose dtype or shape is not the most frequent one become
+        ``unreadable``."""
         columns: dict[str, Any] = {"id": self._questions.arrow("id")}
         for name in dict.fromkeys(name for _, outputs in self._parts for name in outputs):
             columns[f"outputs.{name}"] = self._column(name)
@@ -190,14 +192,14 @@ class GatheredAnswers:
 
 
 def _lists(values: NDArray[Any]) -> NDArray[np.object_]:
-    """Rows of a table of values, each as a list."""
+    """Object array that holds each row as a list."""
     found = np.empty(len(values), dtype=object)
     found[:] = values.tolist()
     return found
 
 
 def _typed(values: NDArray[np.object_]) -> Any:
-    """Values as a column: texts where they have no common type."""
+    """Arrow array; values without a common type become strings."""
     try:
         return pa.array(values, from_pandas=False)
     except (pa.ArrowException, SchemaMismatch):

@@ -1,4 +1,4 @@
-"""Requests safe to ask again, without side effects."""
+"""Requests that can be sent again without side effects."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -18,7 +18,7 @@ KINDS: Mapping[str, str] = {
     "several_answers": "n > 1: one answer is compared with one",
     "audio": "an answer in sound",
 }
-"""Kinds of requests that are not asked, as ``--safe-to-ask`` names them, each with the reason."""
+"""Kinds of requests that are only sent if ``--safe-to-ask`` names them, each with the reason."""
 _SECRET = re.compile(
     r"(^|[._-])(authorization|cookie|set[_-]cookie|(x[_-])?api[_-]?key|proxy[_-]authorization)$",
     re.IGNORECASE,
@@ -39,7 +39,7 @@ _OWN_TOOLS = ("function", "custom", None)
 
 
 def is_secret(name: str) -> bool:
-    """Test for an attribute that holds a caller's key or cookie.
+    """True for an attribute that holds an API key or a cookie.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def checked_kinds(names: Collection[str]) -> frozenset[str]:
 
 
 def unsafe_kind(request: Members, safe: Collection[str] = ()) -> str:
-    """Kind of :data:`KINDS` that forbids a request, or empty.
+    """Kind of :data:`KINDS` that forbids sending the request, or empty.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Systems by the text of ``--production`` and ``--candidate``."""
+"""Clients of the systems that ``--production`` and ``--candidate`` name."""
 
 import ipaddress
 import socket
@@ -24,7 +24,7 @@ from .records_asker import RecordsAsker
 PROMPTS = (".md", ".txt")
 MOST_PROMPT_BYTES = 1_000_000
 MAX_BYTES = 16_777_216
-"""Longest answer."""
+"""Maximum size of a response body."""
 _FORMS = (
     "an address that ends in /v1, /v1/chat/completions, /v2/models/NAME[/infer] or /v1/models/NAME:predict "
     "expected"
@@ -34,7 +34,7 @@ _PRIVATE = (".local", ".internal", ".localhost", ".svc", ".lan", ".home.arpa")
 
 @dataclass(frozen=True, slots=True)
 class AskOptions:
-    """Options of asking one system; ``rate`` is per server, ``deadline_s`` per answer."""
+    """Options of one client: ``rate`` is requests per second and server, ``deadline_s`` is per answer."""
 
     name: str = ""
     deadline_s: float = 30.0
@@ -42,10 +42,11 @@ class AskOptions:
     rate: float | None = None
     key_env: str = "OUTRIDER_MODEL_KEY"
     production_key_env: str = "OUTRIDER_MODEL_KEY"
-    """Of production, whose model a prompt is put to."""
+    """Environment variable with production's API key, for candidates that are a system prompt for its
+    model."""
     model: str | None = None
     limits: dict[str, RateLimit] = field(default_factory=dict)
-    """By ``host:port``, shared by all systems of a comparison, as ``known`` is."""
+    """Rate limits by ``host:port``; shared by all systems of a comparison, as ``known`` is."""
     known: KnownAnswers = field(default_factory=KnownAnswers)
 
     def but(self, **changes: Any) -> "AskOptions":
@@ -55,10 +56,8 @@ class AskOptions:
 def asker_of(
     text: str, options: AskOptions, *, production: str | None = None, folder: Path | None = None
 ) -> Asker:
-    """System that a text names; nothing is asked or loaded yet.
-
-    A prompt is put to ``production``'s model, and an adapter is laid over ``production``'s folder.
-    """
+    """Build the client for a URL, a prompt file or a local model; a prompt or an adapter runs on
+    ``production``'s model."""
     base = (folder or Path()).resolve()
     if _is_address(text):
         return _at_address(text, options)
@@ -124,7 +123,8 @@ def _at_address(text: str, options: AskOptions) -> Asker:
 
 
 def _chat_url(text: str) -> str:
-    """Address of completions, completed where only its server or version is named."""
+    """URL of the completions endpoint; ``/v1/chat/completions`` is appended to a bare server or a
+    ``/v1`` URL."""
     parts = _parts(text)
     path = parts.path.rstrip("/")
     if path.endswith("/completions"):
@@ -178,7 +178,7 @@ def _server(url: str, options: AskOptions, key_env: str) -> ModelServer:
 
 
 def _is_public(host: str) -> bool:
-    """True for a host outside; also for a name that cannot be found from here."""
+    """True for a host with a global IP address, and for a domain name that does not resolve."""
     try:
         return ipaddress.ip_address(host).is_global
     except ValueError:

@@ -1,7 +1,5 @@
-"""Asker of completions, by requests as recorded.
-
-Only model, system prompt and stream change.
-"""
+"""Client of OpenAI-style completions that replays requests, changing only model, system prompt and
+streaming."""
 
 import threading
 from collections import Counter
@@ -26,13 +24,13 @@ from .known_answers import KnownAnswers, is_cache_hit
 from .questions import MODEL, REQUEST, Members, members_of, raw, value_of
 
 ROUND_BYTES = 134_217_728
-"""Texts of the answers of one round together."""
+"""Maximum total length of the answers to one batch; further ones are ``unreadable``."""
 _SYSTEM = ("system", "developer")
 _NAME = 200
 
 
 class CannotAsk(ValueError):  # noqa: N818 - reads as the thing it is
-    """A request that this system cannot be asked."""
+    """Recorded request that cannot be sent to this server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +45,8 @@ class _Reply:
 
 
 class ChatAsker:
-    """Server of ``chat/completions`` and ``completions``, whichever of them ``url`` names.
-
-    ``model`` is what every request names; None: as recorded, else the server's only model.
-    """
+    """Client of an OpenAI-style server; ``model`` None: as in the recorded request, else the server's
+    only model."""
 
     def __init__(
         self,
@@ -136,7 +132,8 @@ class ChatAsker:
         return _Reply("answered", "", fields, found.latency_s, tokens(answer), is_cached, named)
 
     def _served(self) -> str:
-        """The only model of the server, for requests that name none."""
+        """Name of the server's only model, fetched once; raises :class:`CannotAsk` if it does not
+        serve exactly one."""
         with self._lock:
             if self._only_model is None:
                 body = self._server.get(self._models)
@@ -154,7 +151,7 @@ class ChatAsker:
 
 
 def with_system(messages: msgspec.Raw, system: str) -> msgspec.Raw:
-    """Messages with another system prompt, the others byte for byte.
+    """Replace the system prompt, or prepend one; all other messages stay byte for byte.
 
     Examples
     --------
@@ -171,7 +168,7 @@ def with_system(messages: msgspec.Raw, system: str) -> msgspec.Raw:
 
 
 def system_prompt(questions: Batch) -> str | None:
-    """System prompt of the first question."""
+    """System prompt of the first question; None without one."""
     if not questions.has(REQUEST) or not questions.rows:
         return None
     try:
@@ -183,7 +180,7 @@ def system_prompt(questions: Batch) -> str | None:
 
 
 class _Budget:
-    """Bytes that the answers of one round may still take."""
+    """Remaining length of the answers to one batch, shared by threads."""
 
     def __init__(self, size: int) -> None:
         self._left = size

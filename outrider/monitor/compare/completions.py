@@ -1,4 +1,4 @@
-"""Answers of completions as columns: text, tool calls, reason, tokens."""
+"""Completion responses as columns: text, tool calls, finish reason, tokens."""
 
 import contextlib
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from outrider.monitor.intake.protocols.chat_columns import canonical, content_te
 from outrider.monitor.intake.protocols.streamed_answers import assembled
 
 NAMES = ("text", "tool_calls", "finish_reason")
-"""Fields of an answer."""
+"""Output columns of a completion."""
 Fields = dict[str, Any]
 
 
 class OtherForm(ValueError):  # noqa: N818 - reads as the thing it is
-    """An answer of another form."""
+    """Response that is not a complete, valid completion."""
 
 
 def parsed_answer(body: bytes) -> Mapping[str, Any]:
-    """JSON object of an answer, streamed or not; a stream that broke off is none."""
+    """JSON object of a response body, streamed or not; raises :class:`OtherForm` for an incomplete stream."""
     if body.lstrip()[:5] == b"data:":
         found = assembled(body)
         if not found or (found["choices"][0]["finish_reason"] is None and b"[DONE]" not in body):
@@ -35,7 +35,7 @@ def parsed_answer(body: bytes) -> Mapping[str, Any]:
 
 
 def answer_fields(answer: Mapping[str, Any]) -> Fields:
-    """Fields of a completion's first choice.
+    """Output columns of a completion's first choice.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def answer_fields(answer: Mapping[str, Any]) -> Fields:
 
 
 def tool_calls(calls: list[Any]) -> str:
-    """Canonical JSON of tool calls: names and arguments.
+    """Canonical JSON of tool calls without their ids, so that equal calls have equal text.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def _call(call: Any) -> Fields:
 
 
 def tokens(answer: Mapping[str, Any]) -> tuple[int, int]:
-    """Tokens of question and answer, -1 for unknown counts."""
+    """Prompt and completion tokens; -1 for an unknown count."""
     usage = answer.get("usage")
     found = usage if isinstance(usage, Mapping) else {}
     asked = found.get("prompt_tokens", found.get("input_tokens"))

@@ -1,4 +1,4 @@
-"""Conversation of a chat, known by its first messages."""
+"""Conversations of chat requests, recognized by their first messages."""
 
 import hashlib
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from outrider.monitor.intake.protocols.chat_columns import canonical, content_te
 _ANSWERS, _SETTINGS = ("assistant", "model"), ("system", "developer")
 _ADDED = b"\0"
 _LENGTHS = 4096
-"""Lengths that are told apart."""
+"""Upper bound of the number of messages by which requests of a conversation are distinguished."""
 
 
 class _Message(msgspec.Struct):
@@ -27,22 +27,15 @@ _DECODE = msgspec.json.Decoder(_Chat).decode
 
 
 class Conversations:
-    """Conversations of chats that do not name them.
-
-    A later request of a conversation begins with what was asked earlier. So a chat belongs to the one with
-    which it shares the longest beginning, unless that has a request of this length already: then to the next
-    one that begins so, or to a new one. Thus a question that is asked again, and questions behind the same
-    examples, are conversations of their own. Where several begin alike, it does not matter whose the first
-    request is: the question is the same.
-
-    Beginnings are digests of what was asked: system prompts that tell the time, and answers that later
-    requests shorten, make no difference. A history that is cut off at its beginning is not known again.
+    """Names conversations: a request joins one whose user messages it extends, a repeated request
+    opens a new one.
 
     Examples
     --------
-    >>> def chat(*said):
-    ...     turns = [{"role": ("user", "assistant")[at % 2], "content": text} for at, text in enumerate(said)]
-    ...     return msgspec.json.encode({"messages": turns})
+    >>> def chat(*turns):
+    ...     roles = "user", "assistant"
+    ...     messages = [{"role": roles[at % 2], "content": text} for at, text in enumerate(turns)]
+    ...     return msgspec.json.encode({"messages": messages})
     >>> known = Conversations()
     >>> [known.name(each) for each in (chat("Hi"), chat("Hi"), chat("Hi", "Yes?", "Bye"), chat("Where?"))]
     ['chat 0', 'chat 1', 'chat 0', 'chat 2']
@@ -50,11 +43,13 @@ class Conversations:
 
     def __init__(self) -> None:
         self._through: dict[int, int | list[int]] = {}
-        """Conversation by beginning, or all of them in order of appearance."""
+        """Conversation, or list of conversations in order of appearance, by digest of their first
+        messages."""
         self._free: dict[tuple[int, int], int] = {}
-        """By beginning and length: place of the first of them that may lack a request of this length."""
+        """Index in that list at which to start the search for a conversation without a request of
+        this length, by (digest, length)."""
         self._taken: set[int] = set()
-        """Conversations with the lengths of their requests, as one number."""
+        """``_LENGTHS * conversation + length`` of each request so far."""
         self._count = 0
 
     def name(self, body: bytes | str) -> str | None:
@@ -88,7 +83,7 @@ class Conversations:
             self._through[beginning] = [there, conversation]
 
     def _of(self, beginning: int, length: int) -> int | None:
-        """First conversation with this beginning that has no request of this length."""
+        """First conversation with this beginning that has no request of this length yet."""
         there = self._through.get(beginning)
         if there is None:
             return None
@@ -102,7 +97,8 @@ class Conversations:
 
 
 def _beginnings(messages: Sequence[_Message]) -> tuple[list[int], int]:
-    """Digests of what was asked up to each answer, and number of messages without settings."""
+    """Digest of the user messages before each answer and at the end, and the number of messages up to
+    the last user message."""
     found: list[int] = []
     digest, is_open, length, asked = hashlib.blake2b(digest_size=8), False, 0, 0
     for each in messages:
@@ -121,7 +117,8 @@ def _beginnings(messages: Sequence[_Message]) -> tuple[list[int], int]:
 
 
 def _text(content: Any) -> str:
-    """Text of a message; all of it where it has other parts, of which marks of a cache may come and go."""
+    """Text of a message, or canonical JSON if it has non-text parts; ``cache_control`` marks on texts
+    are ignored."""
     if isinstance(content, list) and not all(
         isinstance(p, dict) and p.get("type") == "text" for p in content
     ):

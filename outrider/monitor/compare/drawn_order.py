@@ -1,4 +1,4 @@
-"""Questions of files in a drawn order, one of each conversation."""
+"""Questions of files in random order, one per conversation."""
 
 import mmap
 import tempfile
@@ -19,18 +19,15 @@ from .questions import MODEL, REQUEST
 from .traffic import BLOCK_BYTES, ROWS, Traffic
 
 FIRST = 64
-"""Questions of the first window, where they are of several schemas; each next one is twice as long."""
+"""Questions of the first window when schemas are mixed; each next window is twice as large."""
 KEPT_BYTES = 67_108_864
-"""Questions that wait in memory; the others wait in the file."""
+"""Maximum bytes of questions kept in memory; the others go to a temporary file."""
 _ALIGNED = 64
 
 
 class DrawnTraffic:
-    """Questions of files in a drawn order: the first part of a sorted file says nothing of the rest.
-
-    Conversations are drawn alike, however long they are, and of each one record. Setting ``stop`` ends the
-    reading of files; what was read by then is asked.
-    """
+    """Questions of files in random order, one random question per conversation; after ``stop`` is set, no
+    more files are read."""
 
     def __init__(self, traffic: Traffic, seed: int = 0, *, stop: threading.Event | None = None) -> None:
         self._traffic, self._seed, self._stop = traffic, seed, stop or threading.Event()
@@ -43,7 +40,7 @@ class DrawnTraffic:
         yield from stored.in_order(rows)
 
     def _stored(self) -> "_StoredQuestions":
-        """All questions of the files; a temporary file of them ends with its last reader."""
+        """Read all files; the temporary file is already unlinked and lives as long as its memory map."""
         try:
             with tempfile.TemporaryFile(prefix="outrider-compare-") as file:
                 stored = _StoredQuestions(file)
@@ -64,7 +61,7 @@ class DrawnTraffic:
 
 
 def drawn_rows(entities: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
-    """Rows in a drawn order, one of each entity.
+    """Rows in random order, one random row per entity.
 
     Examples
     --------
@@ -79,7 +76,7 @@ def drawn_rows(entities: NDArray[np.uint64], seed: int) -> NDArray[np.intp]:
 
 
 class _StoredQuestions:
-    """Batches of questions in memory, and beyond that in a file, which is mapped to read them."""
+    """Question batches in memory, overflowing into a memory-mapped file."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -91,9 +88,9 @@ class _StoredQuestions:
         self._starts = [0]
         self._entities: list[NDArray[np.uint64]] = []
         self._schemas: list[pa.Schema] = []
-        """Schemas of the questions; those that differ by columns without values are one."""
+        """Distinct schemas; compatible schemas are merged into one with the columns of both."""
         self._schema_of: list[int] = []
-        """Schema of each batch."""
+        """Index into ``_schemas`` of each batch."""
         self.rows = 0
 
     def add(self, batch: Batch) -> None:
@@ -110,7 +107,7 @@ class _StoredQuestions:
             self._write()
 
     def _write(self) -> None:
-        """Write the last batches as one: the fewer there are, the faster rows are taken from all of them."""
+        """Store the pending batches as one, because selecting rows slows down with the number of batches."""
         if not self._open:
             return
         batch = Batch.concat(self._open)
@@ -133,11 +130,11 @@ class _StoredQuestions:
             self._mapped = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def entities(self) -> NDArray[np.uint64]:
-        """Entity of each row, a number of its own where it has none."""
+        """Hash of each row's entity; a unique number for a row without one."""
         return np.concatenate([np.zeros(0, dtype=np.uint64), *self._entities])
 
     def in_order(self, rows: NDArray[np.intp]) -> Iterator[Batch]:
-        """Batches of the rows in this order, of one schema each."""
+        """Yield the given rows in order; rows of the same window are grouped by schema."""
         if not self.rows:
             return
         batches = self._kept
@@ -154,13 +151,15 @@ class _StoredQuestions:
             groups = np.asarray(self._schema_of)[of_batch]
             for group in dict.fromkeys(groups.tolist()):
                 here = groups == group
-                yield _taken(batches, self._schemas[group], of_batch[here], (window - starts[of_batch])[here])
+                yield _select(
+                    batches, self._schemas[group], of_batch[here], (window - starts[of_batch])[here]
+                )
             if mapped is not None:
                 mapped.madvise(mmap.MADV_DONTNEED)
             step *= 2
 
     def _known_schema(self, schema: pa.Schema) -> int:
-        """Number of the schema that these questions have, too, which gains their columns."""
+        """Index of a compatible schema, extended by the new columns; adds the schema if there is none."""
         for number, known in enumerate(self._schemas):
             if (REQUEST in schema.names) != (REQUEST in known.names):
                 continue
@@ -186,10 +185,11 @@ def _entities(batch: Batch, before: int) -> NDArray[np.uint64]:
     return found
 
 
-def _taken(
+def _select(
     batches: Sequence[pa.RecordBatch], schema: pa.Schema, of_batch: NDArray[np.intp], rows: NDArray[np.intp]
 ) -> Batch:
-    """Rows of several batches, in order, with nulls for columns that a batch lacks."""
+    """Select rows of several batches in order, with nulls for missing columns; ``of_batch`` is the
+    batch of each row."""
     if (of_batch == of_batch[0]).all():
         return Batch(_with_schema(batches[of_batch[0]].take(pa.array(rows)), schema), model=MODEL)
     order = np.argsort(of_batch, kind="stable")

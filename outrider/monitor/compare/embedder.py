@@ -1,4 +1,4 @@
-"""Vectors of texts, by an embedding model of this machine."""
+"""Embeddings of answer texts, by a local model."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,14 +20,15 @@ TEXT, VECTOR = "outputs.text", "outputs.embedding"
 
 
 class TextEmbedder:
-    """Embedding model of this machine; it answers an ``embedding`` to a ``text``, each once in a call."""
+    """Local embedding model; each distinct text is embedded once per call."""
 
     def __init__(self, asker: Asker, seed: int = 0) -> None:
         self._asker = asker
         self.reach = EmbeddingReach(np.random.default_rng([seed, 2]))
 
     def embedded(self, answers: Sequence[Answers | None]) -> list[Answers | None]:
-        """Answers with unit vectors of their texts; the reach is measured on the first, production's."""
+        """Answers with unit vectors of their texts; ``answers[0]`` are production's and calibrate
+        the reach (least distance that counts as a difference)."""
         rows = [_with_text(each) for each in answers]
         texts = [_texts(each, at) for each, at in zip(answers, rows, strict=True)]
         forms = self.reach.exchanged(texts[0])
@@ -40,7 +41,7 @@ class TextEmbedder:
         return [_joined(each, at, part) for each, at, part in zip(answers, rows, parts, strict=True)]
 
     def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Unit vector of each text, shape (n, d), NaN without one."""
+        """Unit vector of each text, shape (n, d); NaN if the model gave none."""
         single = list(dict.fromkeys(texts))
         columns = {"id": [str(at) for at in range(len(single))], "inputs.text": pa.array(single, pa.string())}
         answers = self._asker.ask(Batch.from_columns(columns, model=MODEL, rows=len(single)))
@@ -59,7 +60,8 @@ class TextEmbedder:
         self._asker.close()
 
     def _measure(self, vectors: NDArray[np.float64], rows: NDArray[np.intp], start: int) -> None:
-        """Measure the reach by production's texts and their forms, which follow all other texts."""
+        """Calibrate the reach with production's texts and their altered copies, whose vectors
+        begin at ``start``."""
         apart = np.linalg.norm(vectors[rows] - vectors[start:], axis=1)
         self.reach.update(np.array([apart[rows == row].min() for row in np.unique(rows)]))
 

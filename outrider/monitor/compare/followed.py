@@ -1,4 +1,4 @@
-"""Traffic that goes on: mirrored requests, records of a running service."""
+"""Live traffic: mirrored requests, or records of a running service."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -17,7 +17,8 @@ _IDS = ("x-request-id", "x-outrider-id")
 
 
 class FollowedTraffic(Traffic):
-    """Questions of running traffic, in blocks of JSON lines or tables; None while nothing comes."""
+    """Questions of live traffic, in blocks of JSON lines or tables; a block of None means that nothing
+    arrived."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class FollowedTraffic(Traffic):
 
 
 def mirrored_line(path: str, headers: Mapping[str, str], body: bytes) -> bytes:
-    """Copy of a request as a line of traffic.
+    """Encode a mirrored request as a JSON line of traffic.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Forecast of records, questions and cost, before the first question."""
+"""Forecast of the records, requests and cost that a comparison needs."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -9,17 +9,15 @@ from outrider.assertions.comparison.verdict import percent, records_needed, talk
 from .plan import ComparePlan, Until
 
 NOISES, OF_TEXTS = (0.0, 0.05), (0.0, 0.01)
-"""Shares in which production may differ from itself that a forecast is made for; of whole texts less."""
+"""Assumed rates at which production contradicts itself; ``OF_TEXTS`` applies if whole texts have to agree."""
 Prices = Mapping[str, tuple[float, float]]
 
 
 def forecast(
     plan: ComparePlan, *, candidates: int, is_talk: bool, asks_production: bool
 ) -> list[dict[str, Any]]:
-    """Records and questions that prove an equal candidate, by noise.
-
-    ``asks_production`` is False where its recorded answers are compared.
-    """
+    """Records and requests needed to prove a candidate equal, one row per noise level; ``asks_production``
+    False: production's recorded answers are used."""
     is_again = asks_production or plan.is_deterministic
     measures = len(talk_measures(plan.agree)) + 1 if is_talk else 1
     rows = []
@@ -52,7 +50,8 @@ def forecast_text(rows: Sequence[Mapping[str, Any]], until: Until) -> str:
 def costs(
     rows: Sequence[Mapping[str, Any]], sides: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[float | None]]:
-    """Cost of a forecast by system, production first, where prices and tokens are known."""
+    """Cost by system, one value per forecast row; ``sides[0]`` is production, and systems without a
+    price are omitted."""
     found = {}
     for at, side in enumerate(sides):
         questions = [row["candidate" if at else "production"] for row in rows]

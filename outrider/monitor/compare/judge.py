@@ -1,4 +1,4 @@
-"""LLM judge of differing pairs: both orders, corrected by labels."""
+"""LLM judge of pairs of differing answers, corrected by human labels."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from .answers import Asker
 from .questions import MODEL, REQUEST
 
 LABEL_SHARE = 0.25
-"""Chance of a judged pair to be drawn for a label."""
+"""Probability that a judged pair is selected for a human label."""
 _PROMPT = """\
 Two assistants answered the same question. Which answer is better, answer_1 or answer_2?
 Say only 1, 2 or tie.
@@ -29,7 +29,8 @@ _VALUES = {"1": 1.0, "2": -1.0, "tie": 0.0}
 
 
 class PairJudge:
-    """Judge of pairs, which is asked in both orders, about no pair twice, about ``budget`` pairs in all."""
+    """LLM judge that compares each pair of answers in both orders; ``budget`` is the maximum number of
+    pairs."""
 
     def __init__(self, asker: Asker, *, budget: int) -> None:
         self._asker = asker
@@ -37,10 +38,8 @@ class PairJudge:
         self._known: dict[str, float] = {}
 
     def preferences(self, pairs: Sequence[dict[str, Any]]) -> list[float | None]:
-        """Preference in each pair (1 candidate, -1 production, 0 tie), the mean of both orders.
-
-        None for a pair beyond the budget or without a readable answer.
-        """
+        """Preference per pair, from -1 (production) to 1 (candidate), mean of both orders; None
+        beyond the budget or if unreadable."""
         keys = [_digest(pair) for pair in pairs]
         new = [at for at, key in enumerate(keys) if key not in self._known][: self._left]
         if new:
@@ -69,16 +68,14 @@ class PairJudge:
 
 
 def is_drawn(question: str, seed: int) -> bool:
-    """True for a judged pair drawn for a label, by hash."""
+    """True if a hash of its id selects a judged pair for a human label."""
     digest = hashlib.blake2b(f"{seed}:{question}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") < LABEL_SHARE * 2**64
 
 
 def judged_pairs(judged: Mapping[str, float], labels: Mapping[str, float], seed: int) -> JudgedPairs:
-    """Judgements, with labels of drawn pairs, up to the first drawn pair without a label.
-
-    Later ones without their labels would rest on the judge alone.
-    """
+    """Judgements up to the first selected pair without a label, since later ones would rest on the
+    judge alone."""
     names = [*takewhile(lambda name: name in labels or not is_drawn(name, seed), judged)]
     values = np.array([judged[name] for name in names])
     known: NDArray[np.float64] = np.array(

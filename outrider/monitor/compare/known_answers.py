@@ -1,4 +1,4 @@
-"""Answers given before, by which a cache is known."""
+"""Cache detection by answers seen before."""
 
 import hashlib
 import re
@@ -10,12 +10,12 @@ from typing import Any
 from .questions import members_of, value_of
 
 REMEMBERED = 20_000
-"""Answers whose digests are kept."""
+"""Maximum number of answers whose digests are kept."""
 _HIT = re.compile(r"\bhit\b|_hit\b", re.IGNORECASE)
 
 
 class KnownAnswers:
-    """Digests of all answers, to tell a cache by equal bytes."""
+    """Digests of past answers, shared by threads, to detect a cache by byte-equal answers."""
 
     def __init__(self) -> None:
         self._bodies: OrderedDict[tuple[str, bytes], bytes] = OrderedDict()
@@ -24,7 +24,8 @@ class KnownAnswers:
         self._lock = threading.Lock()
 
     def meets(self, name: str, question: bytes, answer: bytes, id_: Any) -> tuple[bool, str]:
-        """Test for an answer of a cache; then the other system that gave it before, with its id."""
+        """Record an answer; return if it came from a cache, and which other system gave it before
+        (empty for none)."""
         found = hashlib.sha256(answer).digest()
         key = name, hashlib.sha256(question).digest()
         with self._lock:
@@ -37,11 +38,11 @@ class KnownAnswers:
             for kept in (self._bodies, self._givers):
                 if len(kept) > REMEMBERED:
                     kept.popitem(last=False)
-            names_anew = len(ids) > 1 and isinstance(id_, str)
-        other = giver if names_anew and giver != name else ""
-        # One id for all answers says nothing of any; without an id, equal bytes of drawn answers do.
-        tells = names_anew or (id_ is None and _is_drawn(question))
-        return bool(other) or (before == found and tells), other
+            has_distinct_ids = len(ids) > 1 and isinstance(id_, str)
+        other = giver if has_distinct_ids and giver != name else ""
+        # One id for all answers proves nothing; without ids, equal bytes of sampled answers do.
+        is_proof = has_distinct_ids or (id_ is None and _is_drawn(question))
+        return bool(other) or (before == found and is_proof), other
 
 
 def _is_drawn(question: bytes) -> bool:
@@ -50,7 +51,7 @@ def _is_drawn(question: bytes) -> bool:
 
 
 def is_cache_hit(headers: Mapping[str, str]) -> bool:
-    """Test for an answer that a cache gave, by its headers.
+    """True if the response headers report a cache hit.
 
     Examples
     --------

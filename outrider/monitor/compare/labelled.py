@@ -1,4 +1,4 @@
-"""Conclusions from labels of pairs that differ: better or worse."""
+"""Verdicts from human labels of pairs of differing answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from outrider.assertions.statistics.difference_sequence import DifferenceSequenc
 from .judge import judged_pairs
 
 Right = Literal["production", "candidate", "both", "neither"]
-"""Sides that are right in a labelled pair."""
+"""Side with the right answer in a labelled pair."""
 _BETTER: Mapping[Right, float] = {"production": -1.0, "candidate": 1.0, "both": 0.0, "neither": 0.0}
 Word = Literal["same", "close", "different", "worse", "better", "undecided"]
 
@@ -25,20 +25,21 @@ class Conclusion:
 
     @property
     def is_open(self) -> bool:
-        """True where labels may still say which side is better."""
+        """True if labels can still turn the verdict into better or worse."""
         return self.word in ("different", "undecided")
 
 
 @dataclass(frozen=True, slots=True)
 class PairLabels:
-    """Labels of one candidate's pairs by id of the question, and a judge's preferences in their order."""
+    """Human labels of one candidate's pairs by question id, and the judge's preferences in order of
+    judging (None: no judge)."""
 
     labels: Mapping[str, Right]
     judged: Mapping[str, float] | None
     seed: int
 
     def conclusion(self, unlabelled: Conclusion, name: str, candidates: int) -> Conclusion:
-        """Conclusion with these labels; all candidates share the error."""
+        """Verdict with these labels; the error probability is split among ``candidates``."""
         if not unlabelled.is_open:
             return unlabelled
         found = self._by_labels(name, candidates) if self.judged is None else self._by_judge(name, candidates)
@@ -51,7 +52,7 @@ class PairLabels:
         return judged_pairs(self.judged, labels, self.seed).verdict(candidates=candidates)
 
     def _by_labels(self, name: str, candidates: int) -> Conclusion | None:
-        """Conclusion by labels of pairs that differ, drawn at random from all that do."""
+        """Verdict from labels of randomly sampled differing pairs; None if neither side is proven better."""
         values = np.array([_BETTER[right] for right in self.labels.values()])
         if not len(values):
             return None
@@ -65,7 +66,8 @@ class PairLabels:
         return Conclusion(word, f"{name} is {word}: {why}")
 
     def _by_judge(self, name: str, candidates: int) -> Conclusion | None:
-        """Conclusion by a judge that labels correct."""
+        """Verdict from the judge's preferences, corrected by labels; None if neither side is
+        proven better."""
         found = self.judge_verdict(candidates)
         if found is None or found.direction not in ("worse", "better"):
             return None
@@ -77,7 +79,7 @@ class PairLabels:
 def relabelled(
     report: Mapping[str, Any], candidate: str, question: str, right: Right
 ) -> dict[str, Any] | None:
-    """Report with one more label and the verdict that follows; None without such a pair."""
+    """Copy of the report with a label added and the verdict updated; None if the report has no such pair."""
     candidates: Sequence[Mapping[str, Any]] = report["candidates"]
     found = next((each for each in candidates if each["name"] == candidate), None)
     if found is None or all(pair["id"] != question for pair in found["to_label"]):

@@ -1,7 +1,4 @@
-"""Questions of one JSON value, in every known form.
-
-Requests, captures, records, V2 and V1 bodies, OTLP exports.
-"""
+"""Parse a JSON value of traffic: requests, captures, records, V2 and V1 bodies, OTLP exports."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -87,13 +84,13 @@ def _about(given: Members) -> dict[str, Any]:
 
 
 def attributes(given: Any) -> dict[str, Any]:
-    """Attributes without keys and cookies."""
+    """Attributes without API keys and cookies."""
     found = given if isinstance(given, Mapping) else {}
     return {str(name): value for name, value in found.items() if not is_secret(str(name))}
 
 
 def _captured(request: bytes, given: Members, about: dict[str, Any]) -> list[RecordedQuestion]:
-    """Questions of a request with its response, also inside a log of HTTP exchanges."""
+    """Questions of a captured request and its response, also wrapped in a log of HTTP exchanges."""
     if request[:1] == b'"':
         request = msgspec.json.decode(request, type=str).encode()
     address = value_of(given, "url") or value_of(given, "path")
@@ -157,7 +154,7 @@ def chat_outputs(outputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rows(body: bytes, response: msgspec.Raw | None, about: dict[str, Any]) -> Iterator[RecordedQuestion]:
-    """Records of a V2 or V1 body, with the recorded answers where there are as many."""
+    """Records of a V2 or V1 body; recorded answers are used only if their number matches."""
     asked = _fields(body, "request")
     answered = [] if response is None else _fields(bytes(response), "response")
     for row, inputs in enumerate(asked):
@@ -182,7 +179,7 @@ _PART: Mapping[Message, str] = {"request": "inputs", "response": "outputs"}
 
 
 def _of_record(item: dict[str, Any], about: dict[str, Any]) -> list[RecordedQuestion]:
-    """Questions of our own records, of SageMaker's captures, or of a flat object."""
+    """Questions of an Outrider record, a SageMaker capture or a flat object."""
     if is_sagemaker(item):
         route, rows = sagemaker(item, CaptureNames())
         if route == "labels":
@@ -217,7 +214,7 @@ def _recorded(record: Mapping[str, Any], about: dict[str, Any]) -> RecordedQuest
 
 
 def request_of(inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> bytes | None:
-    """Completion request of a record: ``messages`` and ``tools`` are parts of it."""
+    """Completion request rebuilt from a record's inputs; None for a record of anything else."""
     whole, messages = inputs.get("request"), inputs.get("messages")
     if isinstance(whole, str) and whole.lstrip()[:1] == "{":
         return whole.encode()

@@ -1,4 +1,4 @@
-"""Models of this machine, asked in an engine process of their own."""
+"""Client of local models, each in its own engine process."""
 
 import json
 import os
@@ -29,9 +29,10 @@ from .questions import REQUEST
 from .records_asker import only_inputs
 
 BLOCK, AHEAD = 4096, 2
-"""Records of an ask, and asks under way: one is sent and read while another is answered."""
+"""Maximum number of records per request to the engine, and requests in flight: one is sent while another
+is answered."""
 SEARCHES = 14
-"""Asks in search of the record that ends or holds up a model, in all."""
+"""Maximum number of bisections, in all, to find records that crash or hang a model."""
 _VERSION = "1"
 _TASKS: Mapping[str, Task] = {
     "ForSequenceClassification": "classification",
@@ -47,7 +48,7 @@ _TASKS: Mapping[str, Task] = {
 
 @dataclass(frozen=True, slots=True)
 class LocalModel:
-    """Model of this machine; the first of its sources that can be loaded is asked."""
+    """Local model; ``sources`` are tried in order until one loads."""
 
     folder: Path
     sources: tuple[Source, ...]
@@ -55,7 +56,8 @@ class LocalModel:
 
 
 def local_model(text: str, folder: Path, *, base: Path | None = None) -> LocalModel:
-    """Model of a folder, an adapter, an ONNX file or a function; ``base`` is what an adapter is laid over."""
+    """Model of a folder, an adapter, an ONNX file or ``file.py:callable``; ``base`` is the fallback
+    for an adapter's base model."""
     file, _, name = text.rpartition(":")
     if file.endswith(".py") and name:
         if not (folder / file).is_file():
@@ -80,7 +82,7 @@ def local_model(text: str, folder: Path, *, base: Path | None = None) -> LocalMo
 
 
 class LocalAsker:
-    """Local model in a process of its own, loaded with the first questions, whose columns say its inputs."""
+    """Local model in its own process, loaded with the first questions, whose columns become its inputs."""
 
     def __init__(self, name: str, model: LocalModel, *, deadline_s: float) -> None:
         self.name = name
@@ -135,11 +137,8 @@ class LocalAsker:
         *,
         is_talk: bool,
     ) -> bool:
-        """Take the answers to a block; False where the model ended or hung.
-
-        Then halves are asked, to save the others' answers. Where it ends with both, no record is at fault,
-        and the search is over.
-        """
+        """Collect a block's answers; False if the model crashed or hung, in which case the block
+        is bisected to save the other answers."""
         answer = version.take(number)
         if answer.outputs is None:
             is_end = "process" in answer.failure or "within" in answer.failure
@@ -151,7 +150,7 @@ class LocalAsker:
                 for half in halves:
                     number = _send(version, batch, half)
                     is_well.append(self._take(version, batch, number, half, gathered, is_talk=is_talk))
-                if not any(is_well):
+                if not any(is_well):  # both halves fail: no single record is at fault
                     self._searches = 0
                 return False
             gathered.missing(rows, fate_of(answer.failure), answer.failure)
@@ -174,7 +173,7 @@ def _send(version: SingleVersion, batch: Batch, rows: range) -> int:
 
 
 def fate_of(failure: str) -> Fate:
-    """Fate of questions whose model gave no answer.
+    """Outcome of unanswered questions, from the engine's failure message.
 
     Examples
     --------
@@ -185,7 +184,7 @@ def fate_of(failure: str) -> Fate:
 
 
 def with_fields(batch: Batch) -> Batch:
-    """Questions with the parts of requests as fields: ``prompt``, ``text``, ``system``, ``messages``."""
+    """Add ``prompt``, ``text``, ``system`` and ``messages`` columns, parsed from the requests."""
     if not batch.has(REQUEST):
         return batch
     names = ("prompt", "text", "system", "messages")
@@ -202,7 +201,7 @@ def with_fields(batch: Batch) -> Batch:
 
 
 def _as_talk(outputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Outputs of a local model under the names that completions have."""
+    """Add the ``text`` and ``tool_calls`` columns of completions to a local model's outputs."""
     found = dict(outputs)
     name = next((each for each in ("text", "answer", "label", "value") if each in found), None)
     if name is None:

@@ -1,4 +1,4 @@
-"""Questions of an OTLP export: its calls of models."""
+"""Questions of an OTLP trace export: its LLM calls."""
 
 import contextlib
 from typing import Any
@@ -24,12 +24,12 @@ _SETTINGS = {
     "gen_ai.request.stop_sequences": "stop",
     "gen_ai.request.seed": "seed",
 }
-"""Attributes of a span to members of a request."""
+"""Span attributes, and the request members that they become."""
 _KEPT = ("request_model", "response_model", "input_tokens", "output_tokens", "latency_s", "cost_usd")
 
 
 def calls_of_export(body: bytes) -> list[RecordedQuestion]:
-    """Questions of an ``ExportTraceServiceRequest`` in JSON; other spans than calls of a model give none."""
+    """Questions of an ``ExportTraceServiceRequest`` in JSON; spans that are no LLM calls are skipped."""
     found = []
     for span in json_form.spans(body):
         facts = SpanAttributes(span.attributes)

@@ -1,4 +1,4 @@
-"""Pairs of answers as texts, for reports and pages."""
+"""Pairs of answers as short texts, for reports and pages."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def question_of(example: Mapping[str, Any]) -> str:
 
 
 def shuffled(id_: str) -> tuple[str, str]:
-    """Sides of a pair as A and B, by a hash."""
+    """Order of the two sides as A and B, fixed by a hash of the pair's id."""
     names = ("production", "candidate")
     first = hashlib.sha256(id_.encode()).digest()[0] % 2
     return names[first], names[1 - first]
@@ -35,7 +35,7 @@ def short(value: Any, most: int = 200) -> str:
 
 
 def few_digits(text: str) -> str:
-    """Text of a number, or of a list of numbers, shortened.
+    """Round a number, or a list of numbers, to five significant digits; other texts stay.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Plan of a comparison: margin, share asked again, slices, end."""
+"""Plan of a comparison: margin, repeated questions, slices, end."""
 
 from dataclasses import dataclass
 
@@ -6,12 +6,12 @@ from outrider.assertions.comparison.agreement import EMBEDDING
 from outrider.errors import ConfigError
 
 QUIET, ALL = 0.25, 1.0
-"""Shares of questions that are asked again, while there is no noise and once there is."""
+"""Shares of questions asked twice, before and after an answer changed when asked again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """End of a comparison: a verdict on every candidate, records, or time."""
+    """End of a comparison: a verdict on every candidate, a number of records, or a duration."""
 
     is_decided: bool = True
     records: int = 10_000
@@ -20,24 +20,25 @@ class Until:
 
 @dataclass(frozen=True, slots=True)
 class ComparePlan:
-    """Plan of one comparison."""
-
     margin: float = 0.02
-    """Share of answers that may differ beyond noise for a candidate to count as close, in (0, 1)."""
+    """Maximum share of differing answers, less those that change when asked again, of a candidate that
+    counts as close; in (0, 1)."""
     twice: float | None = None
-    """Share of questions that are asked again, in [0, 1]; None: a quarter, all where there is noise."""
+    """Share of questions asked twice to measure the noise, in [0, 1]; None: a quarter, or all once
+    there is some."""
     is_deterministic: bool = False
-    """Production answers a question always alike: its noise is none."""
+    """Production repeats its answers exactly, so its noise is not measured."""
     target: str = ""
-    """Output that is the answer; empty: found in the answers."""
+    """Output to compare; empty: detected from the answers."""
     slices: tuple[str, ...] = ()
     has_judge: bool = False
     has_embedding: bool = False
     seed: int = 0
     agree: tuple[str, ...] = ()
-    """What of texts has to agree: ``words``, ``facts``, a path of JSON, classes, or their ``embedding``."""
+    """Parts of texts that must agree: ``words``, ``facts``, a JSON path, classes or ``embedding``;
+    empty: whole texts."""
     tolerance: float = 0.01
-    """Scores differ that are farther apart than this share of the spread of production's."""
+    """Scores differ if they are farther apart than this share of the spread of production's scores."""
 
     def __post_init__(self) -> None:
         if EMBEDDING in self.agree and not self.has_embedding:

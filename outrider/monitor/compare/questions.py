@@ -1,4 +1,4 @@
-"""Question of recorded traffic: a request or inputs, and any recorded answer."""
+"""Question of recorded traffic: a request or inputs, with the recorded answer if any."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,15 +10,15 @@ import pyarrow as pa
 from outrider.assertions import Batch
 
 MODEL = "compare"
-"""Model of all batches of a comparison."""
+"""Model name of all batches of a comparison."""
 REQUEST = "inputs.request"
 Members = dict[str, msgspec.Raw]
-"""Members of a JSON object, each as it was written."""
+"""JSON object whose values stay undecoded."""
 _DECODE = msgspec.json.Decoder(Members).decode
 
 
 class NoQuestion(ValueError):  # noqa: N818 - reads as the thing it is
-    """A record that cannot be asked."""
+    """Record that cannot be asked as a question."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -27,7 +27,7 @@ class NoQuestion(ValueError):  # noqa: N818 - reads as the thing it is
 
 @dataclass(frozen=True, slots=True)
 class RecordedQuestion:
-    """Question with what is known of it; ``inputs``, ``outputs`` and ``attrs`` by short name."""
+    """Question with its recorded answer; names in ``inputs``, ``outputs`` and ``attrs`` have no prefix."""
 
     id: str | None = None
     entity: str | None = None
@@ -55,7 +55,7 @@ def raw(value: Any) -> msgspec.Raw:
 
 
 def chat_body(text: str) -> bytes:
-    """Least request that asks a text.
+    """Minimal chat request with one user message.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def chat_body(text: str) -> bytes:
 
 
 def batch_of(questions: Sequence[RecordedQuestion]) -> Batch:
-    """Questions as columns; all are requests, or all are records."""
+    """Questions as columns; either all of them or none have a request body."""
     columns: dict[str, Any] = {"id": pa.array([each.id for each in questions], pa.string())}
     for name in ("entity", "ts"):
         values = [getattr(each, name) for each in questions]

@@ -1,4 +1,4 @@
-"""Asker of V2 tensors and V1 instances."""
+"""Client of servers that take V2 tensors or V1 instances."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from .known_answers import is_cache_hit
 from .questions import REQUEST
 
 ALONE, BLOCK = 32, 64
-"""Questions of a round that are asked one by one, for their latency, and those of the other blocks."""
+"""Questions of a batch sent one by one to measure latency, and questions per request for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class _Block:
 
 
 class RecordsAsker:
-    """Asker of a V2 or V1 server, by inputs of records."""
+    """Client of a V2 or V1 server that sends the inputs of records."""
 
     def __init__(self, name: str, server: ModelServer, form: RecordForm, *, parallel: int = 4) -> None:
         self.name = name
@@ -56,7 +56,7 @@ class RecordsAsker:
     def close(self) -> None: ...
 
     def _ask(self, block: _Block, into: GatheredAnswers) -> None:
-        """Ask a block; its questions one by one where the block as a whole is refused."""
+        """Send a block; if it is refused or fails as a whole, send its questions one by one."""
         try:
             body = msgspec.json.encode(self._form.encode(block.batch))
         except (ValueError, TypeError, KeyError) as error:

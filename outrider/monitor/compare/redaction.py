@@ -1,4 +1,4 @@
-"""Columns left out or redacted before anything is kept or sent."""
+"""Columns dropped or redacted before anything is stored or sent."""
 
 import secrets
 from collections import Counter
@@ -22,21 +22,17 @@ _INSIDE = f"{REQUEST}."
 
 
 class Redaction:
-    """Columns to drop and to redact, also paths inside requests.
-
-    ``inputs.request.user`` is a member of the request; in lists a path goes into every element. A name alone
-    is redacted as a whole, ``inputs.text=email,card`` of values of these kinds. The secret of the
-    placeholders is never kept: equal values are equal within one run only.
-    """
+    """Drops or redacts columns, and members of requests (``inputs.request.user``);
+    ``inputs.text=email,card`` redacts only these kinds of values."""
 
     def __init__(
         self, drop: Iterable[str] = (), hash: Iterable[str] = (), *, key: bytes | None = None
     ) -> None:
         self.drop = frozenset(drop)
         self.kinds = dict(map(_kinds, hash))
-        self._key = key or secrets.token_bytes(32)
-        self.found: set[str] = set()
-        """Names that were met in the traffic."""
+        self._key = key or secrets.token_bytes(32)  # equal values get equal placeholders in one run only
+        self.matched: set[str] = set()
+        """Configured names that occurred in the traffic."""
         for option, names in (("--drop", self.drop), ("--hash", self.kinds)):
             for name in sorted(names):
                 _check(option, name)
@@ -47,11 +43,11 @@ class Redaction:
 
     @staticmethod
     def is_inside(name: str) -> bool:
-        """Test for a path inside requests, which any of them may lack."""
+        """True for a path inside requests, such as ``inputs.request.user``."""
         return name.startswith(_INSIDE)
 
     def members(self, request: Members) -> bool:
-        """Redact a request in place; False where nothing was to be done."""
+        """Redact a request in place; False if no configured path matched."""
         is_changed = False
         for name in sorted(self.names):
             if not name.startswith(_INSIDE):
@@ -64,7 +60,7 @@ class Redaction:
             )
             if not is_found:
                 continue
-            self.found.add(name)
+            self.matched.add(name)
             is_changed = True
             if first in value:
                 request[first] = raw(value[first])
@@ -76,7 +72,7 @@ class Redaction:
         here = [name for name in batch.names if name in self.names and not name.startswith(_INSIDE)]
         if not here:
             return batch
-        self.found.update(here)
+        self.matched.update(here)
         columns: dict[str, Any] = {name: batch.arrow(name) for name in batch.names if name not in self.drop}
         for name in here:
             if name in columns:
@@ -92,7 +88,7 @@ class Redaction:
                 )
             if name not in self.names:
                 continue
-            self.found.add(name)
+            self.matched.add(name)
             if name in self.drop:
                 table = table.remove_column(at)
             else:
@@ -123,7 +119,8 @@ class Redaction:
         return redactor.value(value, kinds, is_phone_number=True)
 
     def _walk(self, value: Any, path: Collection[str], kinds: Collection[Kind] | None) -> tuple[Any, bool]:
-        """Value with what a path leads to redacted, or dropped, and whether it led anywhere."""
+        """Value with the member at ``path`` redacted (``kinds`` None: dropped), and True if it was
+        found; every element of a list is searched."""
         if isinstance(value, list):
             pairs = [self._walk(each, path, kinds) for each in value]
             return [each for each, _ in pairs], any(is_found for _, is_found in pairs)

@@ -11,13 +11,13 @@ from outrider.assertions.comparison.verdict import percent
 from outrider.assertions.comparison.verdict_sentence import share_text
 from outrider.assertions.times import utc_text
 
+from .candidate_result import CandidateResult
 from .chat_asker import system_prompt
 from .forecast import costs
 from .pair_texts import question_of, short
 from .plan import ComparePlan
 from .run import DEAD, ComparisonRun, Ending
 from .sides import WARM_UP, Side
-from .standing import Standing
 
 EXAMPLES = 5
 ENDINGS: Mapping[Ending, str] = {
@@ -35,7 +35,7 @@ _PLAIN = {ord(mark): f"&#{ord(mark)};" for mark in "&<>|[]`*_~#!\\"} | {ord("\n"
 
 @dataclass(frozen=True, slots=True)
 class ComparisonOrigin:
-    """Time, addresses and prompts of a comparison, by names of the systems."""
+    """Start time, and addresses and prompts by system name."""
 
     began_us: int | None = None
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -44,9 +44,9 @@ class ComparisonOrigin:
 
 @dataclass(frozen=True, slots=True)
 class CompareReport:
-    """Result of a comparison, as ``--json`` prints it."""
+    """Result of a comparison; ``data`` is the object that ``--json`` prints."""
 
-    found: Mapping[str, Any]
+    data: Mapping[str, Any]
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class CompareReport:
         counts = dict(funnel) | {"asked": run.asked, "comparable": run.compared}
         origin = origin or ComparisonOrigin()
         production = _priced(run.production.to_dict(), prices) | _named("production", run, origin)
-        candidates = [_candidate(each, prices) | _named(each.name, run, origin) for each in run.standings]
+        candidates = [_candidate(each, prices) | _named(each.name, run, origin) for each in run.results]
         expected = run.forecast(run.columns)
         return cls(
             ({} if model is None else {"model": model})
@@ -87,23 +87,24 @@ class CompareReport:
         )
 
     def exit_code(self, *, allows_different: bool = False) -> int:
-        """0 same, close or better; 1 different or worse; 6 undecided; 5 where nothing could be compared."""
-        words = {each["verdict"] for each in self.found["candidates"]}
-        if words == {"undecided"} and not any(each["records"] for each in self.found["candidates"]):
+        """0: same, close or better; 1: worse, or different unless allowed; 6: undecided; 5:
+        nothing could be compared."""
+        words = {each["verdict"] for each in self.data["candidates"]}
+        if words == {"undecided"} and not any(each["records"] for each in self.data["candidates"]):
             return _NOTHING
         if words & ({"worse"} if allows_different else {"worse", "different"}):
             return _UNPROVEN
         return _UNDECIDED if "undecided" in words else 0
 
     def sentences(self) -> list[str]:
-        verdicts = [each["sentence"] + "." for each in self.found["candidates"]]
-        return verdicts + [f"Note: {each}." for each in self.found["notes"]]
+        verdicts = [each["sentence"] + "." for each in self.data["candidates"]]
+        return verdicts + [f"Note: {each}." for each in self.data["notes"]]
 
     def text(self) -> str:
         lines = self.sentences()
-        lines += ["", _funnel_line(self.found), ""]
-        for each in self.found["candidates"]:
-            lines += [each["name"], *_indented(_facts(each, self.found["production"])), ""]
+        lines += ["", _funnel_line(self.data), ""]
+        for each in self.data["candidates"]:
+            lines += [each["name"], *_indented(_facts(each, self.data["production"])), ""]
             for at, example in enumerate(each["examples"], 1):
                 lines += _indented([f"{at}. {question_of(example)}"])
                 lines += [
@@ -113,16 +114,16 @@ class CompareReport:
         return "\n".join(lines).rstrip()
 
     def markdown(self, *, has_examples: bool = True) -> str:
-        """Report for a comment on a pull request; without examples it holds no content of records."""
-        candidates = self.found["candidates"]
+        """Markdown for a pull request comment; without examples it contains no content of records."""
+        candidates = self.data["candidates"]
         head = [
             "| candidate | verdict | differs beyond noise | unanswered | p50 | p99 |",
             "|---|---|---|---|---|---|",
         ]
-        noted = [f"- {_cell(each)}" for each in self.found["notes"]]
+        noted = [f"- {_cell(each)}" for each in self.data["notes"]]
         verdicts = [f"**{each['verdict'].capitalize()}.** {_cell(each['sentence'])}." for each in candidates]
         rows = [*head, *map(_markdown_row, candidates)]
-        parts = ["\n".join(verdicts), "\n".join(rows), _funnel_line(self.found)]
+        parts = ["\n".join(verdicts), "\n".join(rows), _funnel_line(self.data)]
         if noted:
             parts.append("\n".join(noted))
         if has_examples:
@@ -130,10 +131,10 @@ class CompareReport:
         return "\n\n".join(parts) + "\n"
 
     def json(self) -> str:
-        return json.dumps(self.found, indent=2, default=str)
+        return json.dumps(self.data, indent=2, default=str)
 
 
-def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
+def _candidate(result: CandidateResult, prices: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
     rows = [
         {
             "measure": measure,
@@ -144,29 +145,29 @@ def _candidate(standing: Standing, prices: Mapping[str, tuple[float, float]]) ->
             "why": found.why,
             "more": found.more,
         }
-        | _noise(standing.comparison.tallies[measure, EVERYTHING])
-        for measure, found in {**standing.verdict.measures, **standing.verdict.shown}.items()
+        | _noise(result.comparison.tallies[measure, EVERYTHING])
+        for measure, found in {**result.verdict.measures, **result.verdict.shown}.items()
     ]
-    side = _priced(standing.side.to_dict(), prices)
+    side = _priced(result.side.to_dict(), prices)
     return side | {
-        "verdict": standing.conclusion.word,
-        "sentence": standing.conclusion.sentence,
-        "records": standing.rows,
+        "verdict": result.conclusion.word,
+        "sentence": result.conclusion.sentence,
+        "records": result.rows,
         "agreement": rows,
-        "slices": [asdict(each) | {"is_proven": each.is_proven} for each in _largest_first(standing)],
-        "outcomes": {kind: asdict(each) for kind, each in standing.outcome_verdicts().items()},
-        "judge": asdict(judge) if (judge := standing.judge_verdict()) else None,
-        "preferences": standing.pair_labels.judged,
-        "texts": None if (energy := standing.energy_verdict()) is None else energy.to_dict(),
-        "unlabelled": asdict(standing.unlabelled),
-        "history": [asdict(look) for look in standing.looks],
-        "examples": standing.examples_by_energy[:EXAMPLES],
-        "to_label": [one | {"right": standing.labels.get(one["id"])} for one in standing.to_label],
+        "slices": [asdict(each) | {"is_proven": each.is_proven} for each in _largest_first(result)],
+        "outcomes": {kind: asdict(each) for kind, each in result.outcome_verdicts().items()},
+        "judge": asdict(judge) if (judge := result.judge_verdict()) else None,
+        "preferences": result.pair_labels.judged,
+        "texts": None if (energy := result.energy_verdict()) is None else energy.to_dict(),
+        "unlabelled": asdict(result.unlabelled),
+        "history": [asdict(look) for look in result.looks],
+        "examples": result.examples_by_energy[:EXAMPLES],
+        "to_label": [one | {"right": result.labels.get(one["id"])} for one in result.to_label],
     }
 
 
 def _named(name: str, run: ComparisonRun, origin: ComparisonOrigin) -> dict[str, str]:
-    """Address of a system, and its prompt where prompts are compared."""
+    """Address of a system, and its system prompt if prompts are compared."""
     found = {"address": origin.addresses.get(name), "prompt": origin.prompts.get(name)}
     if name == "production" and origin.prompts and run.question is not None:
         found["prompt"] = system_prompt(run.question) or ""
@@ -188,9 +189,7 @@ def _of_traffic(run: ComparisonRun, funnel: Mapping[str, Any]) -> Iterator[str]:
     for line in lines[:1]:
         where = f"the first is {line['file']}:{line['line']}: {line['reason']}"
         is_cut = any(word in line["reason"] for word in _CUT)
-        what = (
-            "bodies may be cut or compressed: let them be copied whole" if is_cut else "mend or remove them"
-        )
+        what = "bodies may be cut or compressed: let them be copied whole" if is_cut else "fix or remove them"
         yield f"{funnel['unreadable']:,} records cannot be read; {where}; {what}"
     for each in funnel.get("reasons", []):
         yield f"{each['count']:,} requests are not asked: {each['reason']}"
@@ -219,12 +218,12 @@ def _of_systems(run: ComparisonRun) -> Iterator[str]:
     for (one, other), count in run.alike.items():
         if count >= DEAD:
             yield f"{one} and {other} gave equal answers to all {count:,} questions: are they one?"
-    for side in (run.production, *(each.side for each in run.standings)):
+    for side in (run.production, *(each.side for each in run.results)):
         yield from _of_side(side)
-    for standing in run.standings:
-        if standing.is_silent and not standing.side.is_unasked:
-            asked = sum(standing.side.fates.values())
-            yield f"{standing.name} did not answer any more and was asked {asked:,} questions only"
+    for result in run.results:
+        if result.is_silent and not result.side.is_unasked:
+            asked = sum(result.side.fates.values())
+            yield f"{result.name} did not answer any more and was asked {asked:,} questions only"
 
 
 def _of_side(side: Side) -> Iterator[str]:
@@ -242,8 +241,8 @@ def _of_side(side: Side) -> Iterator[str]:
         yield f"{side.name} asked for patience {side.retries:,} times (429, 503): a lower --rate spares it"
 
 
-def _largest_first(standing: Standing) -> list[SliceDifference]:
-    return sorted(standing.slices(), key=lambda each: (not each.is_proven, each.rest - each.value))
+def _largest_first(result: CandidateResult) -> list[SliceDifference]:
+    return sorted(result.slices(), key=lambda each: (not each.is_proven, each.rest - each.value))
 
 
 def _priced(side: dict[str, Any], prices: Mapping[str, tuple[float, float]]) -> dict[str, Any]:
@@ -343,7 +342,7 @@ def _markdown_examples(each: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a Markdown table, in which records can write neither markup nor links."""
+    """Escape a text for a Markdown table, so that records can insert neither markup, links nor mentions."""
     return text.translate(_PLAIN).replace("@", "@\u200b")
 
 

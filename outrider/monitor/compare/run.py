@@ -1,4 +1,4 @@
-"""Loop of a comparison: ask, hold against each other, look, until decided."""
+"""Loop of a comparison: ask a batch, compare, update the verdicts, until decided."""
 
 import threading
 import time
@@ -17,6 +17,7 @@ from outrider.assertions.comparison.differences import VECTORS
 from outrider.errors import ServerError
 
 from .answers import Answers, Asker
+from .candidate_result import CandidateResult, target_of
 from .embedder import TextEmbedder
 from .forecast import forecast
 from .judge import PairJudge
@@ -24,28 +25,25 @@ from .labelled import Right
 from .plan import ComparePlan, Until
 from .questions import REQUEST
 from .sides import Side
-from .standing import Standing, target_of
 from .traffic import BLOCK_BYTES, ROWS
 
 LEAST_ROWS, MOST_ROWS = 16, 16_384
 LOOK_S = 2.0
-"""Time that the questions of one look should take."""
+"""Target seconds per batch of questions."""
 NOISY = 0.005
-"""Share of contradictions from which on there is noise."""
+"""Share of answers that change when asked again, above which all questions are asked twice."""
 DEAD = 32
-"""Questions in a row without an answer that end a comparison, or the questions to a candidate."""
+"""Consecutive unanswered questions after which the comparison ends (production), or a candidate is asked
+no more."""
 GRACE_S = 5.0
-"""Time that questions under way have to be answered in when a comparison is stopped."""
+"""Seconds that pending questions have to be answered in after a stop."""
 _POLL_S = 0.2
 Ending = Literal["decided", "records", "time", "traffic", "stopped", "running"]
 
 
 class ComparisonRun:
-    """Comparison of candidates with production, question by question.
-
-    Without ``production`` its recorded answers are compared. ``plan.has_judge`` and ``plan.has_embedding``
-    say that there are a judge and an embedder.
-    """
+    """Comparison with production, or its recorded answers if None; ``plan.has_judge`` and
+    ``has_embedding`` must match ``judge`` and ``embedder``."""
 
     def __init__(
         self,
@@ -65,26 +63,26 @@ class ComparisonRun:
         self._looks = ThreadPoolExecutor(1, thread_name_prefix="look")
         self.production = Side(production.name if production else "production")
         reach = None if embedder is None else embedder.reach
-        self.standings = [Standing(one.name, plan, len(candidates), reach) for one in candidates]
+        self.results = [CandidateResult(one.name, plan, len(candidates), reach) for one in candidates]
         self.asked = 0
         self.question: Batch | None = None
-        """The last question, by which the traffic's form is known."""
+        """Last question, which shows the form of the traffic."""
         self.compared = 0
         """Questions that production and at least one candidate answered."""
         self.columns: set[str] = set()
-        """Columns of the traffic."""
+        """Column names of the traffic."""
         self.alike: dict[tuple[str, str], int] = {}
-        """Questions that two candidates answered, where none of their answers differed."""
+        """Number of answers of two candidates, by their names, if all were equal so far; -1 otherwise."""
         self.unrecorded = 0
-        """Questions without a recorded answer, where production cannot be asked."""
-        self.is_left = False
-        """True once questions under way are waited for no more: their threads stay, and nothing is closed."""
+        """Questions skipped because the traffic holds no answer of production."""
+        self.is_abandoned = False
+        """True once a stop gave up on pending questions: their threads and clients stay open."""
         self._lock = threading.Lock()
 
     def forecast(self, columns: Collection[str]) -> list[dict[str, Any]]:
         return forecast(
             self._plan,
-            candidates=len(self.standings),
+            candidates=len(self.results),
             is_talk=REQUEST in columns,
             asks_production=self._production is not None,
         )
@@ -97,8 +95,8 @@ class ComparisonRun:
             questions = questions.take(np.flatnonzero(is_recorded))
         if not questions.rows:
             return
-        pairs = zip(self.standings, self._candidates, strict=True)
-        there = [(standing, asker) for standing, asker in pairs if not standing.is_silent]
+        pairs = zip(self.results, self._candidates, strict=True)
+        there = [(result, asker) for result, asker in pairs if not result.is_silent]
         candidates = [asker for _, asker in there]
         first = self._ask([self._production, *candidates], questions)
         is_twice = drawn(questions, self._twice(), self._plan.seed) & _comparable(first)
@@ -112,13 +110,14 @@ class ComparisonRun:
         if self._embedder is not None:
             first, again = _embedded(self._embedder, first, again, self._plan)
         with self._lock:
-            if not self.is_left:
+            if not self.is_abandoned:
                 self._compare(questions, [each for each, _ in there], first, again_rows, again)
         if self._judge is not None:
             self._judge_pairs(self._judge)
 
     def look_unless(self, stop: threading.Event, questions: Batch) -> bool:
-        """Look, unless the comparison is stopped; False where the answers did not come soon after that."""
+        """Run :meth:`look` in a thread; False if ``stop`` was set and the answers took longer than
+        ``GRACE_S``."""
         look = self._looks.submit(self.look, questions)
         left = GRACE_S
         try:
@@ -126,10 +125,10 @@ class ComparisonRun:
                 left -= _POLL_S * stop.is_set()
         finally:  # also of a second Ctrl-C
             with self._lock:
-                self.is_left = not look.done()
-        if not self.is_left:
+                self.is_abandoned = not look.done()
+        if not self.is_abandoned:
             look.result()
-        return not self.is_left
+        return not self.is_abandoned
 
     def check_production(self) -> None:
         if self._production is not None and self.asked and not self.production.fates["answered"]:
@@ -139,30 +138,30 @@ class ComparisonRun:
             )
 
     def check_candidates(self) -> None:
-        if all(standing.side.is_refused for standing in self.standings):
-            raise ServerError("; ".join(f"{each.name} {each.side.refusal}" for each in self.standings))
+        if all(result.side.is_refused for result in self.results):
+            raise ServerError("; ".join(f"{each.name} {each.side.refusal}" for each in self.results))
 
     def label(self, candidate: str, question: str, right: Right) -> bool:
         with self._lock:
-            found = next((one for one in self.standings if one.name == candidate), None)
+            found = next((one for one in self.results if one.name == candidate), None)
             if found is None or not found.label(question, right):
                 return False
             found.settle()
             return True
 
     def _judge_pairs(self, judge: PairJudge) -> None:
-        for standing in self.standings:
-            pairs = standing.unjudged()
+        for result in self.results:
+            pairs = result.unjudged()
             values = judge.preferences(pairs)
             with self._lock:
-                if not self.is_left:
-                    standing.take_judgements(pairs, values)
-                    standing.settle()
+                if not self.is_abandoned:
+                    result.take_judgements(pairs, values)
+                    result.settle()
 
     def _compare(
         self,
         questions: Batch,
-        standings: Sequence[Standing],
+        results: Sequence[CandidateResult],
         first: Sequence[Answers],
         again_rows: NDArray[np.intp],
         again: Sequence[Answers | None],
@@ -177,18 +176,18 @@ class ComparisonRun:
                 f"{self.production.name} did not answer the last {self.production.silent} questions: "
                 f"{first[0].why[-1]}"
             )
-        for standing, answers, second in zip(standings, first[1:], again[1:], strict=True):
-            standing.add(questions, first[0], answers, again_rows, again[0], second)
+        for result, answers, second in zip(results, first[1:], again[1:], strict=True):
+            result.add(questions, first[0], answers, again_rows, again[0], second)
         self.compared += int(_comparable(first).sum())
-        self._hold_alike([each.name for each in standings], first[1:])
+        self._count_alike([each.name for each in results], first[1:])
         self._ask_for_counts()
-        for standing in standings:
-            standing.settle()
-            is_final = standing.is_decided or standing.side.is_unasked or standing.side.is_refused
-            standing.is_silent = is_final and standing.side.silent >= DEAD
+        for result in results:
+            result.settle()
+            is_final = result.is_decided or result.side.is_unasked or result.side.is_refused
+            result.is_silent = is_final and result.side.silent >= DEAD
 
-    def _hold_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
-        """Count what two candidates answer alike in everything, until they do not."""
+    def _count_alike(self, names: Sequence[str], answers: Sequence[Answers]) -> None:
+        """Count the answers of each pair of candidates, until two of them differ."""
         for (one, first), (other, second) in combinations(zip(names, answers, strict=True), 2):
             rows = np.flatnonzero(first.is_answered & second.is_answered)
             count = self.alike.get((one, other), 0)
@@ -199,16 +198,16 @@ class ComparisonRun:
     def _ask_for_counts(self) -> None:
         if self._production is not None:
             self.production.retries = self._production.retries
-        for standing, asker in zip(self.standings, self._candidates, strict=True):
-            standing.side.retries = asker.retries
-            standing.borrowed = asker.borrowed[self.production.name]
+        for result, asker in zip(self.results, self._candidates, strict=True):
+            result.side.retries = asker.retries
+            result.borrowed = asker.borrowed[self.production.name]
             if self._production is not None:
-                standing.borrowed += self._production.borrowed[standing.name]
+                result.borrowed += self._production.borrowed[result.name]
 
     def close(self) -> None:
-        """End all askers, unless some are still waited for: those end with this process."""
-        self._looks.shutdown(wait=not self.is_left, cancel_futures=True)
-        if self.is_left:
+        """Close all clients, unless pending questions still use them."""
+        self._looks.shutdown(wait=not self.is_abandoned, cancel_futures=True)
+        if self.is_abandoned:
             return
         self._pool.shutdown(cancel_futures=True)
         for asker in self._askers:
@@ -218,7 +217,7 @@ class ComparisonRun:
                 helper.close()
 
     def _twice(self) -> float:
-        return self._plan.share_again(is_noisy=any(each.noise > NOISY for each in self.standings))
+        return self._plan.share_again(is_noisy=any(each.noise > NOISY for each in self.results))
 
     def _ask(self, askers: Sequence[Asker | None], questions: Batch) -> list[Answers]:
         recorded = Answers.recorded
@@ -237,7 +236,7 @@ def _comparable(answers: Sequence[Answers]) -> NDArray[np.bool_]:
 def _embedded(
     embedder: TextEmbedder, first: Sequence[Answers], again: Sequence[Answers | None], plan: ComparePlan
 ) -> tuple[list[Answers], list[Answers | None]]:
-    """Answers with vectors of their texts, all of them in one call, where texts are compared."""
+    """If texts are compared, answers with vectors of their texts, all embedded in one call."""
     production, *others = (each.outputs for each in first)
     if not any(target_of(production, each, plan) == "text" for each in others):
         return [*first], [*again]
@@ -251,7 +250,7 @@ def _outputs(answers: Answers, rows: NDArray[np.intp]) -> pa.RecordBatch:
 
 
 def drawn(questions: Batch, share: float, seed: int) -> NDArray[np.bool_]:
-    """Mask of questions to ask again, by a hash of their ids.
+    """Mask of the questions to ask twice, selected by a hash of their ids.
 
     Examples
     --------
@@ -304,9 +303,7 @@ def _driven(
         if questions.rows and not run.look_unless(stop, questions):
             return "stopped"
         tell(run)
-        is_done = [
-            standing.is_silent or (until.is_decided and standing.is_decided) for standing in run.standings
-        ]
+        is_done = [result.is_silent or (until.is_decided and result.is_decided) for result in run.results]
         if all(is_done):
             return "decided"
         if stop.is_set():
@@ -318,10 +315,8 @@ def _driven(
 
 
 class _Cut:
-    """Traffic in batches of the size that is asked for, of one schema each.
-
-    The long batches of a file follow each other at once and are joined; others may have to be waited for.
-    """
+    """Traffic in batches of a requested size and one schema; only full batches of files are joined, so
+    that live traffic never waits."""
 
     def __init__(self, traffic: Iterable[Batch]) -> None:
         self._traffic: Iterator[Batch] = iter(traffic)
@@ -329,7 +324,7 @@ class _Cut:
         self._is_long = False
 
     def take(self, rows: int) -> Batch | None:
-        """The next questions; None at the end, an empty batch while none come."""
+        """Next batch; None at the end, empty while no traffic arrives."""
         if self._rest is None or not self._rest.rows:
             self._next()
         if self._rest is None:
@@ -350,7 +345,7 @@ class _Cut:
         return taken
 
     def _is_followed(self, parts: Sequence[Batch]) -> bool:
-        """True where the next batch continues these; it is fetched."""
+        """Fetch the next batch of a file; True if it can be joined to ``parts``."""
         if not self._is_long or sum(part.to_arrow().nbytes for part in parts) >= BLOCK_BYTES:
             return False
         self._next()

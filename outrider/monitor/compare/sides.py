@@ -1,4 +1,4 @@
-"""Figures of one system: fates, latency, tokens."""
+"""Counts of one system: fates of questions, latency, tokens."""
 
 import re
 from collections import Counter
@@ -9,12 +9,12 @@ import numpy as np
 from .answers import Answers
 
 WARM_UP = 10
-"""First questions of a system whose latency does not count: connections and caches are made then."""
+"""First questions of a system whose latency is ignored, since connections and caches are cold."""
 MOST_NAMED = 5
-"""Reasons for missing answers that are named, the most frequent first, and names of models."""
+"""Maximum number of reasons for missing answers, and of model names, in a report."""
 
 _NO_ENTRY = re.compile(r"status (?:401|403|404|405)\b")
-"""Statuses of a wrong address, model or key."""
+"""HTTP statuses that point to a wrong address, model or key."""
 
 
 class Side:
@@ -32,7 +32,7 @@ class Side:
         self.cached = 0
         self.retries = 0
         self.silent = 0
-        """Last questions in a row without an answer."""
+        """Consecutive unanswered questions up to now."""
 
     def add(self, answers: Answers) -> None:
         there, rows = np.flatnonzero(answers.is_answered), len(answers.fate)
@@ -56,7 +56,7 @@ class Side:
 
     @property
     def most_often(self) -> str:
-        """Most frequent reason of a missing answer."""
+        """Most frequent reason for a missing answer."""
         return next((why for why, _ in self._why.most_common(1)), "")
 
     @property
@@ -65,12 +65,12 @@ class Side:
 
     @property
     def is_unasked(self) -> bool:
-        """True where no question left this machine."""
+        """True if no question was sent."""
         return self._asked > 0 and self.fates["unasked"] == self._asked
 
     @property
     def is_refused(self) -> bool:
-        """True where one status of ``_NO_ENTRY`` answered all questions."""
+        """True if every question was refused with the same status of ``_NO_ENTRY``."""
         return self._asked > 0 and self._asked - self.fates["unasked"] in self._refused.values()
 
     @property
@@ -79,7 +79,7 @@ class Side:
         return f"{refused}; check its address, model and key"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; tokens are those of answers that name theirs."""
+        """JSON object; ``tokens`` sums only the answers that report both counts."""
         latency = np.concatenate(self._latency) if self._latency else np.zeros(0)
         p50, p99 = np.quantile(latency, [0.5, 0.99]).tolist() if len(latency) else (None, None)
         return {

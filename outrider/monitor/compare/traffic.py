@@ -1,4 +1,4 @@
-"""Traffic of files as batches of questions, counted on the way."""
+"""Traffic of files as batches of questions, counted while reading."""
 
 import base64
 import contextlib
@@ -30,21 +30,19 @@ from .redaction import Redaction
 
 ROWS = 4096
 BLOCK_BYTES = 16_000_000
-"""Questions of a batch at most, and about their bytes."""
+"""Approximate maximum bytes of a batch; ``ROWS`` is its maximum number of questions."""
 NAMED = 5
-"""Lines that cannot be read that are named."""
+"""Maximum number of unreadable lines in a report."""
 WAITING = 10_000
-"""Requests of a logger that wait for their responses at most."""
+"""Maximum number of logged requests, and of responses, that wait for their counterpart."""
 _OWN = {"inputs.received": pa.timestamp("us", tz="UTC"), "inputs.by_replica": pa.bool_()}
-"""Columns of Outrider's own files that are no inputs, with their types."""
+"""Columns that Outrider adds to its own files and that are no inputs, with their types."""
 _TALK = ("request", "messages", "prompt", "text")
 
 
 class Traffic:
-    """Questions of files and folders, in order; each iteration reads them again.
-
-    ``drop`` and ``hash`` are as :class:`Redaction` has them; kinds in ``safe`` may be asked, too.
-    """
+    """Questions of files and folders, in order, read again by each iteration; kinds in ``safe`` are
+    sent, too."""
 
     def __init__(
         self,
@@ -77,15 +75,13 @@ class Traffic:
             "reasons": [{"reason": why, "count": count} for why, count in self._not_asked.most_common()],
             "lines": self._lines,
             "came redacted": self._came_redacted,
-            "redacted": sorted(self._redaction.found),
-            "not_redacted": sorted(self._redaction.names - self._redaction.found),
+            "redacted": sorted(self._redaction.matched),
+            "not_redacted": sorted(self._redaction.names - self._redaction.matched),
         }
 
     def _redacted_batch(self, batch: Batch) -> Batch:
-        """Batch without what is dropped, counted as askable.
-
-        The recorded answer to a record that came redacted is left out: the same cannot be asked again.
-        """
+        """Redact and count a batch; if a record came redacted, its recorded answer is dropped,
+        since the original question is lost."""
         before = redacted_rows(batch)
         if before.any():
             batch = without_answers(batch, before)
@@ -96,7 +92,7 @@ class Traffic:
         return self._with_conversations(redacted)
 
     def _with_conversations(self, batch: Batch) -> Batch:
-        """Batch whose chats all name their conversation, by their beginnings where they did not."""
+        """Fill in missing conversation ids, from the first messages of each chat."""
         if not batch.has(REQUEST):
             return batch
         bodies, named = batch.arrow(REQUEST).to_pylist(), batch.arrow("entity").to_pylist()
@@ -122,13 +118,13 @@ class Traffic:
             self._lines.append({"file": self._file, "line": row, "reason": reason[:200]})
 
     def _check_names(self, batch: Batch) -> None:
-        """Raise where a column that is to be dropped or redacted is missing: it may be a slip."""
+        """Raise if the first batch lacks a column that is to be dropped or redacted: it may be a typo."""
         if self._is_checked:
             return
         self._is_checked = True
         inside = f"{REQUEST}."
         missing = [
-            n for n in sorted(self._redaction.names - self._redaction.found) if not n.startswith(inside)
+            n for n in sorted(self._redaction.names - self._redaction.matched) if not n.startswith(inside)
         ]
         if missing and missing[0] not in ("id", "entity"):
             there = ", ".join(name for name in batch.names if "." in name)
@@ -145,7 +141,7 @@ class Traffic:
         yield from waiting.rest()
 
     def _questions(self, texts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, RecordedQuestion]]:
-        """Questions with their lines; requests and responses of a logger are joined."""
+        """Questions with line numbers; a logger's requests and responses are joined."""
         for place, text in texts:
             try:
                 event = _event(text)
@@ -179,7 +175,7 @@ class Traffic:
         yield from self._batch(block)
 
     def _batch(self, block: list[RecordedQuestion]) -> Iterator[Batch]:
-        """Batch of questions; halves of those whose values have no common type."""
+        """Build a batch; a block whose values have no common type is split in halves."""
         if not block:
             return
         try:
@@ -243,7 +239,7 @@ class Traffic:
             warnings.warn(sentence, stacklevel=2)
 
     def _of_columns(self, table: pa.Table, places: Sequence[int], name: str) -> Iterator[Batch]:
-        """Columns as they are, but for those that hold requests."""
+        """Batches of a table; a table of requests is parsed row by row."""
         unwanted = [each for each in table.column_names if is_secret(each) or _is_own(table, each)]
         table = _conversations(table.drop_columns(unwanted))
         inputs = [each.removeprefix("inputs.") for each in table.column_names if each.startswith("inputs.")]
@@ -283,7 +279,7 @@ class _Waiting:
         self._responses: OrderedDict[str, bytes] = OrderedDict()
 
     def joined(self, event: Mapping[str, Any]) -> list[RecordedQuestion]:
-        """Questions that are whole now, or that wait no longer."""
+        """Questions completed by this event, and the oldest one if too many wait."""
         try:
             id_, body = str(event["id"]), base64.b64decode(event.get("data_base64", ""), validate=True)
         except (ValueError, TypeError) as error:
@@ -300,7 +296,7 @@ class _Waiting:
         return self._questions(oldest, kept, None) if is_request else []
 
     def rest(self) -> Iterator[tuple[int, RecordedQuestion]]:
-        """Questions of the requests whose responses never came."""
+        """Questions of requests without a response."""
         for id_, body in self._requests.items():
             with contextlib.suppress(Unreadable, NoQuestion):
                 yield from ((0, each) for each in self._questions(id_, body, None))
@@ -356,7 +352,7 @@ def _placed(question: RecordedQuestion, id_: Any, entity: Any, ts: str | None) -
 
 
 def _is_own(table: pa.Table, name: str) -> bool:
-    """Test for a column that Outrider's own files have besides the record."""
+    """True for a column that Outrider adds to its own files."""
     kind = _OWN.get(name)
     return name in ("model", "received") or name.startswith("label.") or table.schema.field(name).type == kind
 

@@ -1,7 +1,5 @@
-"""Settings of ``outrider.toml``: meanings, defaults, and clear errors.
-
-Precedence: command line > environment ``OUTRIDER_SECTION__KEY`` > file > default.
-"""
+"""Settings of ``outrider.toml``; precedence: command line > environment ``OUTRIDER_SECTION__KEY`` > file >
+default."""
 
 import os
 import tomllib
@@ -20,9 +18,9 @@ from .model_sections import ModelSettings
 from .reload import accepted_copy
 
 INCIDENTS = "behavior/incidents.suite.json"
-"""File of incidents of the only model, unless it names another."""
+"""Default incident suite (cases made from flagged records) if there is only one model."""
 SAMPLES = (".jsonl", ".json", ".csv", ".parquet")
-"""Endings of ``data/sample.*``."""
+"""File extensions of ``data/sample.*``, in order of precedence."""
 
 
 class Settings(BaseSettings):
@@ -56,7 +54,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - pydantic's signature
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Sources of settings: the environment above the file. The file comes in as init arguments."""
+        """Environment before file; the values of the file are passed as init arguments."""
         return env_settings, init_settings
 
     @field_validator("models")
@@ -76,13 +74,13 @@ class Settings(BaseSettings):
             for name in own.intake.request_models:
                 other = owners.setdefault(name, model)
                 if other != model and name != model:
-                    whose = f"model {other}'s too" if other else "another model"
-                    raise ValueError(f"models.{model}.intake.request_models: {name!r} is {whose}")
+                    owner = f"model {other}'s too" if other else "another model"
+                    raise ValueError(f"models.{model}.intake.request_models: {name!r} is {owner}")
         return self
 
     @model_validator(mode="after")
     def _keys_of_uploads(self) -> "Settings":
-        """Refuse an uploaded endpoint's key that something else is asked with, or another endpoint."""
+        """Refuse an uploaded endpoint's key variable that another endpoint or setting uses, too."""
         owners: dict[str, str] = {}
         for model, own in self.models.items():
             owners |= {name: f"models.{model}.{key}" for key, name in own.key_variables.items()}
@@ -98,17 +96,14 @@ class Settings(BaseSettings):
 
     @property
     def data_folder(self) -> Path:
-        """Absolute path of the data folder."""
         return (self.base / self.storage.folder).resolve()
 
     @property
     def database_url(self) -> str:
-        """SQLAlchemy URL of ``state.db``."""
         return f"sqlite:///{self.data_folder / 'state.db'}"
 
     @property
     def journal_path(self) -> Path:
-        """Path of ``journal.db``."""
         return self.data_folder / "journal.db"
 
     def join_s(self, model: str) -> float:
@@ -118,36 +113,27 @@ class Settings(BaseSettings):
 
     @property
     def sample_file(self) -> Path | None:
-        """File ``data/sample.*`` with records of the only model, None without one."""
+        """Sample records in ``data/sample.*``; None without a file, or with several models."""
         files = [self.path(f"data/sample{ending}") for ending in SAMPLES]
         return next((file for file in files if file.is_file()), None) if len(self.models) == 1 else None
 
     def path(self, relative: str) -> Path:
-        """Resolve a configured path against the file's folder."""
+        """Resolve a configured path relative to the configuration file."""
         return (self.base / relative).resolve()
 
     def incident_suite(self, model: str) -> Path:
-        """Suite file for a model's flagged records.
-
-        It need not exist yet.
-        """
+        """Suite file for cases made from a model's flagged records; it may not exist yet."""
         named = self.models[model].incident_suite
         return self.path(named or (INCIDENTS if len(self.models) == 1 else _incidents_of(model)))
 
     def behavior_files(self, model: str) -> list[Path]:
-        """Suite files of a model.
-
-        The named ones, and that of its incidents once it exists.
-        """
+        """Configured suite files of a model, and its incident suite if that exists."""
         incidents = self.incident_suite(model)
         named = [self.path(file) for file in self.models[model].behavior]
         return named + ([incidents] if incidents.is_file() and incidents not in named else [])
 
     def left_incidents(self) -> Path | None:
-        """Incident suite that no model uses any more, or None.
-
-        Its default name depends on how many models there are.
-        """
+        """Default incident suite that became unused when models were added or removed, or None."""
         used = {self.path(file) for own in self.models.values() for file in own.behavior}
         used |= {self.incident_suite(model) for model in self.models}
         names = map(self.path, (INCIDENTS, *map(_incidents_of, self.models)))
@@ -155,24 +141,13 @@ class Settings(BaseSettings):
 
 
 def _incidents_of(model: str) -> str:
-    """Default file of incidents of one of several models."""
+    """Default incident suite of a model if there are several models."""
     return f"behavior/{quote(model, safe='')}.incidents.suite.json"
 
 
 def load_settings(path: Path | str = "outrider.toml", *, copy: Path | None = None) -> Settings:
-    """Read and check a configuration file.
-
-    Parameters
-    ----------
-    copy
-        Read this one instead, as if it stood at ``path``; in the processes of a service the copy that
-        was accepted last (`outrider.monitor.settings.reload`).
-
-    Raises
-    ------
-    ConfigError
-        Naming the key, what was expected, what came, and the nearest known key.
-    """
+    """Read and check a configuration file; ``copy`` is read in its place, by default the copy that a
+    running service accepted."""
     path = Path(path)
     try:
         raw = tomllib.loads((copy or accepted_copy(path) or path).read_text(encoding="utf-8-sig"))
@@ -198,15 +173,7 @@ def load_settings(path: Path | str = "outrider.toml", *, copy: Path | None = Non
 
 
 def accepted_settings(path: Path) -> Settings:
-    """Settings in force beside a configuration file.
-
-    The file itself may be broken.
-
-    Raises
-    ------
-    ConfigError
-        If the file is broken and no service accepted an earlier one.
-    """
+    """Settings of the file or, if it is invalid, of the copy that a service last accepted."""
     try:
         return load_settings(path)
     except ConfigError:

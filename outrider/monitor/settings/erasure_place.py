@@ -1,4 +1,4 @@
-"""Data folder, suites and kept reports, as an erasure takes them."""
+"""Files that an erasure must search: data folder, suites and kept reports."""
 
 import os
 from collections.abc import Iterator
@@ -16,10 +16,7 @@ _INSTALLED = frozenset({"__pycache__", "node_modules", "site-packages"})
 
 
 def place_of(settings: Settings) -> Place:
-    """Data folder of a configuration, with files that may hold records.
-
-    Suites that it names, all that lie in its folder, and what ``outrider compare --keep`` wrote there.
-    """
+    """Data folder, suite files and kept comparison reports that may hold records to erase."""
     named = {path for model in settings.models for path in settings.behavior_files(model)}
     suites = {path for path in named if path.name.endswith(SUFFIX)}
     for folder in (settings.base.resolve(), *(path for path in named if path.is_dir())):
@@ -28,7 +25,7 @@ def place_of(settings: Settings) -> Place:
 
 
 def _suites(folder: Path, *, but: Path) -> Iterator[Path]:
-    """Suite files below a folder, but in hidden and installed ones."""
+    """Suite files below a folder, except in hidden folders, installed packages and ``but``."""
     for place, folders, names in os.walk(folder):
         folders[:] = [
             name
@@ -39,7 +36,7 @@ def _suites(folder: Path, *, but: Path) -> Iterator[Path]:
 
 
 def _kept(folder: Path) -> list[Path]:
-    """Report and pairs of a comparison in its project."""
+    """Report and pairs that ``outrider compare --keep`` wrote into the folder."""
     try:
         read_report((folder / REPORT).read_bytes())
     except (OSError, ValidationRefused):

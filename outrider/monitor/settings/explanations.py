@@ -1,4 +1,4 @@
-"""Explanations of refused settings, with key, expectation and value."""
+"""Error messages for invalid settings, with key, expectation and value."""
 
 import difflib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ Location = tuple[int | str, ...]
 
 
 def explain(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[Location, str]]:
-    """Place and sentence of each problem, with the nearest known key."""
+    """Location and message of each error; for an unknown key, with the nearest known one."""
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"]) or "(file)"
         message = problem["msg"].removeprefix("Value error, ")
@@ -25,7 +25,7 @@ def explain(error: ValidationError, root: type[BaseModel]) -> Iterator[tuple[Loc
 
 
 def _known_keys(location: Location, root: type[BaseModel]) -> list[str]:
-    """Keys that may stand where ``location`` points."""
+    """Keys of the section that contains ``location``."""
     section = root
     for part in location[:-1]:
         if isinstance(part, str) and part in section.model_fields:

@@ -1,4 +1,4 @@
-"""Policy of the gate as a file, read once."""
+"""Gate policy in a file."""
 
 import hashlib
 import re
@@ -11,16 +11,14 @@ from .explanations import Location, explain
 from .gate_sections import FrozenPolicy, GateSettings
 
 MOST_BYTES = 65_536
-"""Of a policy: verdicts keep it whole."""
+"""Maximum size of a policy file, because each verdict stores all of it."""
 VERSION = 1
-"""Of the keys that a file may hold."""
+"""Version of the policy file's format."""
 
 
 def with_file(gate: GateSettings, base: Path) -> GateSettings:
-    """Policy that a table names, or the table itself.
-
-    A file that is none is no reason for a service to stand still: it refuses candidates.
-    """
+    """Replace a reference to a policy file by its content; an invalid file becomes a policy that
+    refuses every candidate."""
     if gate.policy is None:
         return gate
     try:
@@ -30,7 +28,7 @@ def with_file(gate: GateSettings, base: Path) -> GateSettings:
 
 
 def frozen(gate: GateSettings) -> FrozenPolicy:
-    """Policy with its digest; without a file, that of its keys."""
+    """Policy with its text and digest; if it is not from a file, those of its keys as JSON."""
     if isinstance(gate, FrozenPolicy):
         return gate
     text = gate.model_dump_json(exclude={"policy"})
@@ -38,13 +36,7 @@ def frozen(gate: GateSettings) -> FrozenPolicy:
 
 
 def read_policy(path: Path, name: str) -> FrozenPolicy:
-    """Read and check a policy file.
-
-    Raises
-    ------
-    ValueError
-        Naming file, line, key, what was expected and what came.
-    """
+    """Read and check a policy file; a ValueError names file, line and key."""
     text = _read(path, name)
     try:
         raw = tomllib.loads(text)
@@ -87,7 +79,7 @@ def _digest(text: str) -> str:
 
 
 def _at(name: str, text: str, location: Location) -> str:
-    """File and line of a key; of its table where it is not found."""
+    """File and line of a key, or of its table if the key is not found."""
     tables = [part for part in location if isinstance(part, str)]
     if not tables:
         return name

@@ -1,4 +1,4 @@
-"""Policy of the gate: ``[models.NAME.gate]``, or a file."""
+"""Gate policy: ``[models.NAME.gate]``, or a file."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_
 from .sections import Section
 
 _LOSSES = ("error", "absolute", "squared", "token_f1", "log", "macro_f1", "average_precision")
-"""Those of `comparison.losses` and `statistics.set_figures`, which load what a section must not."""
+"""Names in `comparison.losses` and `statistics.set_figures`, repeated here to keep the import light."""
 
 
 def _no_truth(value: Any) -> Any:
@@ -18,7 +18,7 @@ def _no_truth(value: Any) -> Any:
 
 
 class _Finite(Section):
-    """Table without infinity and NaN: verdicts and jobs keep it as JSON, which has neither."""
+    """Section without infinity and NaN, because verdicts and jobs store it as JSON."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -45,14 +45,14 @@ class SliceSettings(_Finite):
 
 
 class FlagLimitSettings(_Finite):
-    """Most live records that an assertion may flag with the challenger."""
+    """Maximum share of live records that an assertion may flag with the challenger."""
 
     assertion: str
     max_share: Number = Field(gt=0, lt=1, description="of the live records that both were judged on")
 
 
 class LatencyLimitSettings(_Finite):
-    """Objectives for the challenger's time per record."""
+    """Limits on the challenger's time per record."""
 
     p99_ms: Number | None = Field(
         default=None, gt=0, le=3.6e6, description="within which 99 % of the live records are answered"
@@ -63,7 +63,7 @@ class LatencyLimitSettings(_Finite):
 
 
 class MemoryLimitSettings(_Finite):
-    """Objectives for the bytes of the challenger's weights."""
+    """Limits on the size of the challenger's weights."""
 
     max_mb: Number | None = Field(default=None, gt=0, le=1e9, description="millions of bytes")
     max_ratio: Number | None = Field(default=None, gt=0, le=1e6, description="of its bytes to the champion's")
@@ -123,7 +123,7 @@ class GateSettings(_Finite):
 
     @property
     def judging(self) -> Names:
-        """References of all datasets that candidates are judged on."""
+        """References of all datasets on which candidates are judged."""
         named = (self.held_out, *(one.held_out for one in self.slices))
         return tuple(dict.fromkeys(one for one in named if one))
 
@@ -144,11 +144,11 @@ class GateSettings(_Finite):
 
     @model_validator(mode="after")
     def _consistent(self) -> "GateSettings":
-        beside = sorted(self.model_fields_set - {"policy"})
-        if self.policy is not None and beside:
+        others = sorted(self.model_fields_set - {"policy"})
+        if self.policy is not None and others:
             raise ValueError(
-                f"policy and {', '.join(beside)} exclude each other: with a file, all of the policy stands "
-                f"in it; move {'them' if len(beside) > 1 else 'it'} to {self.policy}"
+                f"policy and {', '.join(others)} exclude each other: with a file, all of the policy stands "
+                f"in it; move {'them' if len(others) > 1 else 'it'} to {self.policy}"
             )
         live = {"agreement": self.agreement, "flags": self.flags, "latency.p99_ms": self.latency.p99_ms}
         of_live = [key for key, value in live.items() if value]
@@ -172,13 +172,13 @@ class GateSettings(_Finite):
 
 
 class FrozenPolicy(GateSettings):
-    """Policy with its origin, kept for all of a candidate's judging."""
+    """Policy with its source, unchanged while a candidate is judged."""
 
     file: str = ""
-    """Name of the file; empty where the configuration holds the policy itself."""
+    """Name of the file; empty if the policy is in the configuration itself."""
     digest: str = ""
     """SHA-256 of ``text``, in hex."""
     text: str = ""
-    """The file; JSON of the keys without one."""
+    """Content of the file; without one, JSON of the keys."""
     fault: str = ""
-    """Why the file is none, with its line; then it refuses."""
+    """Error in the policy file, with its line; the gate then refuses every candidate."""

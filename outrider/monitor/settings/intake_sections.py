@@ -25,7 +25,7 @@ class ModelIntakeSettings(Section):
         "joined; default the replica of a model that has one, else joined",
     )
     request_models: tuple[str, ...] = Field(
-        default=(), description="names that requests call the model by beside its own; * stands for any text"
+        default=(), description="further names of the model in requests; * matches any text"
     )
     otel_service: str | None = Field(
         default=None, description="service.name whose traced calls are the model's, and no other model's"
@@ -80,10 +80,7 @@ class ModelIntakeSettings(Section):
         return value
 
     def tensors_of(self, side: Literal["inputs", "outputs"]) -> dict[str, tuple[str, ...]]:
-        """Names for the tensors of one side.
-
-        Those of both sides where it has none of its own.
-        """
+        """Column names by tensor; names for ``side`` override those for both sides."""
         both = {tensor: names for tensor, names in self.tensors.items() if isinstance(names, tuple)}
         own = self.tensors.get(side, {})
         return both | own if isinstance(own, dict) else both

@@ -1,4 +1,4 @@
-"""Prompt and version of a judge, from configuration and files."""
+"""Prompt and version of an LLM judge, from configuration and files."""
 
 import json
 from hashlib import blake2b
@@ -10,7 +10,7 @@ from .model_sections import JudgeSettings
 
 
 def judge_digest(settings: Settings, judge: JudgeSettings) -> str:
-    """Version of a judge: digest of all that changes an answer."""
+    """Version of a judge: hash of every setting that can change its answers."""
     source = ""
     if judge.predictor is not None:
         source = _read(settings, judge.predictor.rpartition(":")[0])
@@ -29,12 +29,12 @@ def judge_digest(settings: Settings, judge: JudgeSettings) -> str:
 
 
 def prompt_of(settings: Settings, judge: JudgeSettings) -> str:
-    """Prompt template of configuration or file, empty when none."""
+    """Prompt template from the configuration or a file; empty if there is none."""
     return judge.prompt or (_read(settings, judge.prompt_file) if judge.prompt_file else "")
 
 
 def digest_of(text: str, size: int = 16) -> str:
-    """Digest of a text, in ``2 * size`` hex digits."""
+    """BLAKE2 hash of a text, in ``2 * size`` hex digits."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
 
 

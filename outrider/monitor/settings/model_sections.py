@@ -50,7 +50,7 @@ class SliceWeightSettings(Section):
 
 
 class RetrainSettings(Section):
-    """Fine-tuning of a challenger; off unless asked for."""
+    """Fine-tuning of a challenger; off by default."""
 
     enabled: bool = False
     mode: Literal["automatic", "suggest"] = Field(
@@ -63,7 +63,7 @@ class RetrainSettings(Section):
     failures: int = Field(
         default=3, ge=0, description="automatic jobs refused or failed in a row, then one a day; 0 is any"
     )
-    replay: str | None = Field(default=None, description="dataset replayed beside the fresh rows")
+    replay: str | None = Field(default=None, description="dataset replayed with the fresh rows")
     epochs: int = Field(default=8, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     replay_ratio: float = Field(default=2.0, ge=0, description="replayed rows per fresh row")
@@ -80,7 +80,7 @@ class RetrainSettings(Section):
         default=(), description="weights of rows by the values of attributes; those of several multiply"
     )
     weak_weight: float = Field(
-        default=1.0, gt=0, le=1, description="weight of a weak label beside that of a human one"
+        default=1.0, gt=0, le=1, description="weight of a weak label relative to a human one"
     )
     stop_share: float = Field(
         default=0.0,
@@ -161,17 +161,16 @@ class RetrainSettings(Section):
 
     @property
     def guards(self) -> RunGuards:
-        """Guards of automatic runs."""
         return RunGuards(self.cooldown_s, self.daily_budget, self.failures, self.mode == "automatic")
 
     @property
     def active_triggers(self) -> tuple[str, ...]:
-        """Names of the triggers in force; none where retraining is disabled."""
+        """Names of the active triggers; empty if retraining is disabled."""
         return ("labelled_flags", *self.triggers.active) if self.enabled else ()
 
 
 class WatchSettings(Section):
-    """Watch over a new champion, beside the former one."""
+    """Comparison of a new champion with the former one, after its promotion."""
 
     records: int = Field(
         default=10_000, ge=0, description="live records that the former champion answers on; 0 is no watch"
@@ -199,7 +198,7 @@ class JudgeSettings(Section):
     model: str = Field(default="", description="name of the model at that address")
     key_env: str = Field(default="OUTRIDER_JUDGE_KEY", description="environment variable with its key")
     predictor: str | None = Field(default=None, description="file.py:callable, Batch -> fields of the answer")
-    reads: tuple[str, ...] = Field(default=(), description="columns it gets beside those of the prompt")
+    reads: tuple[str, ...] = Field(default=(), description="columns it gets in addition to the prompt's")
     rate: float = Field(default=1.0, ge=0, le=1, description="share of the records that it is asked about")
     when_flagged: bool = Field(default=False, description="asked about flagged records too, whatever rate")
     budget_per_day: int = Field(default=1000, ge=0, description="questions a day, UTC")
@@ -209,7 +208,7 @@ class JudgeSettings(Section):
     max_tokens: int = Field(default=256, ge=1, description="of an answer")
     constrain: bool = Field(default=True, description="send the schema of the answer as response_format")
     patience_s: float = Field(default=60.0, ge=0, description="wait while no question gets an answer")
-    max_lag_s: float = Field(default=3600.0, gt=0, description="records further behind are not asked about")
+    max_lag_s: float = Field(default=3600.0, gt=0, description="older records are not asked about")
     field: str | None = Field(default=None, description="field held against labels; default the first")
     label: str | None = Field(default=None, description="field of the labels; default the same name")
 
@@ -233,13 +232,13 @@ class JudgeSettings(Section):
 
     @property
     def compared(self) -> tuple[str, str]:
-        """Field of the answer and field of the labels to compare."""
+        """Answer field and label field that are compared with each other."""
         field = self.field or next(iter(self.answer))
         return field, self.label or field
 
 
 class LiveSettings(Section):
-    """Budget of live behavioral tests, and the endpoint for production-only models."""
+    """Budget of live behavioral tests, and the endpoint of a model without a replica."""
 
     rows_per_s: float | None = Field(
         default=None, gt=0, description="extra rows asked per second of traffic, all live tests together"
@@ -262,7 +261,7 @@ class LiveSettings(Section):
 
 
 class LatencySettings(Section):
-    """Objective for a record's age at verdict, and backfill."""
+    """Objective for a record's age when it is judged, and backfill of skipped records."""
 
     slo_s: float | None = Field(
         default=None,
@@ -277,7 +276,7 @@ class LatencySettings(Section):
 
 
 class SourceSettings(Section):
-    """Source of a model or challenger: at most one kind. Of five."""
+    """Source of a model or challenger: at most one of five kinds."""
 
     architecture: str | None = Field(default=None, description="file.py:callable returning nn.Module")
     predictor: str | None = Field(default=None, description="file.py:callable, Batch -> outputs")
@@ -303,7 +302,7 @@ class SourceSettings(Section):
 
     @property
     def kind(self) -> SourceKind | None:
-        """Kind of model that is named here; None where nothing is."""
+        """Kind of the configured source; None without one."""
         named: dict[SourceKind, str | None] = {
             "torch": self.architecture, "hf": self.folder, "onnx": self.onnx,
             "function": self.predictor, "endpoint": self.endpoint,
@@ -312,7 +311,7 @@ class SourceSettings(Section):
 
     @property
     def reference(self) -> str | None:
-        """File, folder or address of the source."""
+        """File, folder, callable or URL of the source; None without one."""
         return self.architecture or self.folder or self.onnx or self.predictor or self.endpoint
 
     @model_validator(mode="after")
@@ -334,7 +333,7 @@ class SourceSettings(Section):
 
 
 class ChallengerSettings(SourceSettings):
-    """Challenger beside the champion; omitted settings are the model's."""
+    """Challenger that shadows the champion; omitted settings are the model's."""
 
     inputs: tuple[str, ...] | None = None
     classes: tuple[int | str, ...] | None = None
@@ -397,7 +396,7 @@ class ShadowSettings(Section):
 
 
 class ValidationSettings(Section):
-    """Gate of dataset versions beside the expectations."""
+    """Checks of dataset versions in addition to the expectations."""
 
     checks: tuple[str, ...] = Field(
         default=(),
@@ -425,7 +424,7 @@ class ValidationSettings(Section):
 
 
 class ModelSettings(SourceSettings):
-    """One model under watch."""
+    """One monitored model."""
 
     version: str = "1"
     task: Task = "classification"
@@ -542,27 +541,24 @@ class ModelSettings(SourceSettings):
 
     @property
     def positive_class(self) -> int | str | None:
-        """Class of ``outputs.score``; None where scores are of answers."""
+        """Class whose probability ``outputs.score`` is; None if the score is the confidence in the answer."""
         return self.classes[-1] if self.score_of == "positive" else None
 
     @property
     def is_number(self) -> bool | None:
-        """Declared kind of the target; None where values decide."""
+        """True if the target is a number, False if it is a class; None: decided by its values."""
         if self.task == "scoring":
             return True
         return False if self.task == "classification" and "task" in self.model_fields_set else None
 
     @property
     def declared_inputs(self) -> tuple[str, ...]:
-        """Full names of the inputs that are fed to the model."""
+        """Column names of the model's inputs, with the prefix ``inputs.``."""
         return tuple(f"inputs.{name.removeprefix('inputs.')}" for name in self.inputs)
 
     def may_be_null(self, known: Collection[str]) -> list[str]:
-        """Inputs that rows to learn from may lack.
-
-        Declared with ``?``, or ``known`` to be null. Weights that are trained here take a null as NaN: these
-        need the declaration.
-        """
+        """Inputs that may be null in training rows: declared with ``?`` or, except for torch and
+        hf models (null becomes NaN), in ``known``."""
         found = []
         for name in self.declared_inputs:
             field, kind = name.removeprefix("inputs."), self.columns.get(name)
@@ -573,36 +569,36 @@ class ModelSettings(SourceSettings):
 
     @property
     def needed_inputs(self) -> tuple[str, ...]:
-        """Declared inputs without which a record is refused. None where a missing input is flagged."""
+        """Inputs without which a record is refused; empty if missing inputs are flagged instead."""
         return self.declared_inputs if self.intake.missing_inputs == "refuse" else ()
 
     @property
     def group_columns(self) -> frozenset[str]:
-        """Inputs and outputs whose values name groups or classes."""
+        """Columns whose values are classes or names of groups."""
         grouped = (f"inputs.{column}" for names in self.group_by for column in columns_of(names))
         return frozenset([f"outputs.{self.target}", *grouped])
 
     @property
     def rules_digest(self) -> str:
-        """Digest of the rules for dataset rows. Refusals of other rules do not hold."""
+        """Hash of the rules for dataset rows; a stored refusal holds only under the same rules."""
         rules = self.model_dump(
             mode="json", include={"target", "classes", "inputs", "columns", "expectations"}
         )
         return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()[:16]
 
     def training_command(self, model: str) -> str:
-        """Command by which a person follows a suggestion to retrain."""
+        """Command to run after a suggestion to retrain."""
         is_trained = self.is_trained_here or self.retrain.trainer == "external"
         return f"outrider {'retrain' if is_trained else 'dataset commit'} {model}"
 
     @property
     def is_trained_here(self) -> bool:
-        """True where retraining jobs train the declared model."""
+        """True if retraining jobs of this service train the model."""
         return not self.why_untrained
 
     @property
     def why_untrained(self) -> str:
-        """Reason against training the declared model here; empty for none."""
+        """Reason why this service cannot train the model; empty if it can."""
         kind, reference, given = self.kind, self.reference, self.retrain
         declared = None
         if kind is not None and reference is not None:
@@ -611,7 +607,7 @@ class ModelSettings(SourceSettings):
 
     @property
     def waits_for_answers(self) -> bool:
-        """True where a mirrored request waits for its response. No replica answers for such a model."""
+        """True if a mirrored request waits for its recorded response, because no replica answers it."""
         answers = self.intake.answers or ("replica" if self.kind else "joined")
         return answers == "joined"
 

@@ -1,4 +1,4 @@
-"""Payload settings of a model for readers, and intake, which only checks."""
+"""Payload readers with the limits of a model's settings."""
 
 from outrider.dataops.payloads.columns import forms_of
 from outrider.dataops.payloads.objects import LocalObjects
@@ -10,20 +10,13 @@ from .config import Settings
 
 
 def payload_rules(settings: Settings, model: str) -> PayloadRules:
-    """Rules for payloads of a model."""
     own = settings.models[model].intake
     roots = parse_roots(own.payload_roots, settings.base.absolute(), timeout_s=own.fetch_s)
     return PayloadRules(own.payload_bytes, roots)
 
 
 def open_payloads(settings: Settings, model: str, *, may_fetch: bool = True) -> Payloads:
-    """Decoder of a model's payloads.
-
-    Parameters
-    ----------
-    may_fetch
-        False where only bytes that are at hand are read: in intake and its pages.
-    """
+    """Decoder of a model's payloads; with ``may_fetch=False`` (intake and its pages) of local bytes only."""
     own = settings.models[model].intake
     rules = payload_rules(settings, model)
     folder = settings.data_folder
@@ -44,7 +37,7 @@ def open_payloads(settings: Settings, model: str, *, may_fetch: bool = True) -> 
 
 
 def near_payloads(settings: Settings) -> PayloadStore:
-    """Reader of cached payloads of any model; fetches nothing."""
+    """Store of locally cached payloads of any model; it never fetches."""
     folder = settings.data_folder
     return PayloadStore(
         objects=LocalObjects(folder / "objects"), cache=PayloadCache(folder / "payloads"), max_bytes=0

@@ -1,9 +1,7 @@
-"""Reload while running: checked first, else the last good configuration stays.
+"""Reload of the configuration while the service runs; an invalid file leaves the last valid one in force."""
 
-Standard library only: the supervisor does it. Processes of the service read the copy of the configuration
-that was accepted last, never the file itself: one that starts again between an edit and its check must not
-fall over the edit.
-"""
+# Standard library only, for the supervisor. Processes of the service read the accepted copy, never the file:
+# one that restarts between an edit and its check must not read the edit.
 
 import json
 import logging
@@ -19,35 +17,35 @@ from typing import IO, Literal
 log = logging.getLogger("outrider.supervisor")
 
 ACCEPTED = "OUTRIDER_ACCEPTED_CONFIG"
-"""Environment variable: the copy to read, and of which file it is one."""
+"""Environment variable with two paths: the copy to read, and the file that it replaces."""
 CHECK_S = 120.0
-_MOST_TOLD = 2000
+_MAX_CHARS = 2000
 Changed = Literal["nothing", "code", "configuration"]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigState:
-    """Loaded and refused configuration, in epoch seconds, 0.0 for never."""
+    """Times when the configuration was last loaded and refused, in epoch seconds; 0.0 for never."""
 
     loaded_s: float = 0.0
     refused_s: float = 0.0
     problem: str = ""
-    """Why the newest file was refused; empty when it was not."""
+    """Reason why the newest file was refused; empty if it was not."""
 
 
 def environment_of(copy: Path, config: Path) -> dict[str, str]:
-    """Environment in which ``copy`` is read wherever ``config`` is named."""
+    """Environment in which ``copy`` is read instead of ``config``."""
     return {ACCEPTED: f"{copy}{os.pathsep}{config}"}
 
 
 def accepted_copy(config: Path) -> Path | None:
-    """Copy in place of a service's configuration file, else None."""
+    """Copy to read instead of ``config`` in the processes of a service; None elsewhere."""
     copy, _, of = os.environ.get(ACCEPTED, "").partition(os.pathsep)
     return Path(copy) if copy and Path(of) == config.resolve() else None
 
 
 def read_state(folder: Path) -> ConfigState:
-    """State of a service's configuration, empty before the first start."""
+    """State of a service's configuration; empty before the first start."""
     try:
         return ConfigState(**json.loads((folder / "run" / "config.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -56,29 +54,30 @@ def read_state(folder: Path) -> ConfigState:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """Versions that answer since a configuration was loaded."""
+    """Versions that a worker serves since it loaded the configuration, and those that it cannot load."""
 
     loaded_s: float = 0.0
     versions: Mapping[str, str | None] = field(default_factory=dict)
-    """Champion that answers, by model."""
+    """Champion by model; None for a model without a version."""
     challengers: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Challengers that answer beside it, by model."""
+    """Challengers by model."""
     failures: Mapping[str, str] = field(default_factory=dict)
-    """Reason that a version cannot be loaded, by ``model@version``."""
+    """Error of a version that cannot be loaded, by ``model@version``."""
 
     def named(self, model: str) -> str:
-        """One model's versions, for people."""
-        beside = ", ".join(self.challengers.get(model, ()))
-        return f"{model} {self.versions[model] or '(no version)'}{f' (beside it {beside})' if beside else ''}"
+        """Versions of one model, as text."""
+        challengers = ", ".join(self.challengers.get(model, ()))
+        version = self.versions[model] or "(no version)"
+        return f"{model} {version} (challengers: {challengers})" if challengers else f"{model} {version}"
 
 
 def note_serving(folder: Path, serving: Serving) -> None:
-    """Keep for ``outrider reload`` that the versions of a configuration are there."""
+    """Write the served versions to a file for ``outrider reload``."""
     _replace(folder / "run" / "serving.json", asdict(serving))
 
 
 def read_serving(folder: Path) -> Serving:
-    """State that the worker noted last, empty before."""
+    """Versions that the worker last wrote; empty before that."""
     try:
         return Serving(**json.loads((folder / "run" / "serving.json").read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -86,20 +85,8 @@ def read_serving(folder: Path) -> Serving:
 
 
 class Reload:
-    """Checks a changed configuration beside the running service.
-
-    Parameters
-    ----------
-    config
-        The file that people edit.
-    folder
-        Data folder.
-    check
-        Command that ends with 0 where a configuration can be used; it runs with the environment of
-        :func:`environment_of`, and what it says on its standard error is why not.
-    refuse
-        Why a configuration that is good in itself cannot be taken up by a running service, or None.
-    """
+    """Checks a changed configuration while the service runs: the command ``check`` exits with 0 if it
+    is valid, ``refuse`` gives a reason why a valid one needs a restart."""
 
     def __init__(
         self,
@@ -116,43 +103,42 @@ class Reload:
         self._accepted = self._run / "outrider.toml"
         self._candidate = self._run / "outrider.candidate.toml"
         self._process: subprocess.Popen[bytes] | None = None
-        self._said: IO[bytes] | None = None
+        self._errors: IO[bytes] | None = None
         self._began = 0.0
         self._state = ConfigState()
 
     @property
     def is_checking(self) -> bool:
-        """True while a check is under way."""
         return self._process is not None
 
     def accept_first(self) -> Mapping[str, str]:
-        """Accept the file at service start; return the processes' environment."""
+        """Accept the file when the service starts; return the environment for its processes."""
         self._accepted.write_bytes(self._config.read_bytes())
         self._note(ConfigState(loaded_s=time.time()))
         return environment_of(self._accepted, self._config)
 
     def begin(self) -> None:
-        """Begin the check of the file; :meth:`finish` ends the check."""
+        """Start the check; poll :meth:`finish` for its result."""
         try:
             self._candidate.write_bytes(self._config.read_bytes())
         except OSError as error:
             self._refused(f"{self._config} cannot be read: {error}")
             return
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - read and closed when the process has ended
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read and closed when the process has ended
         self._began = time.monotonic()
         self._process = subprocess.Popen(
             list(self._check),
             env=os.environ | environment_of(self._candidate, self._config),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=self._said,
+            stderr=self._errors,
             start_new_session=True,
         )
         log.info("checking %s and the files it names", self._config)
 
     def finish(self) -> Changed:
-        """Checked change to apply, ``nothing`` before, or when refused."""
-        if self._process is None or self._said is None:
+        """Change to apply; ``nothing`` while the check runs, and if it failed."""
+        if self._process is None or self._errors is None:
             return "nothing"
         if self._process.poll() is None and time.monotonic() - self._began < CHECK_S:
             return "nothing"
@@ -160,11 +146,11 @@ class Reload:
             self.close()
             self._refused(f"the check took longer than {CHECK_S:g} s")
             return "nothing"
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace").strip()
+        self._errors.seek(0)
+        problem = self._errors.read().decode(errors="replace").strip()
         self.close()
         if code:
-            self._refused(said[-_MOST_TOLD:] or f"the check ended with exit code {code}")
+            self._refused(problem[-_MAX_CHARS:] or f"the check ended with exit code {code}")
             return "nothing"
         try:
             why = self._refuse(self._candidate)
@@ -179,13 +165,13 @@ class Reload:
         return "configuration" if changed else "code"
 
     def close(self) -> None:
-        """End a check that is under way."""
+        """Kill a running check."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        if self._said is not None:
-            self._said.close()
-        self._process = self._said = None
+        if self._errors is not None:
+            self._errors.close()
+        self._process = self._errors = None
 
     def _refused(self, why: str) -> None:
         log.error("%s is not taken up, the last good configuration stays: %s", self._config, why)

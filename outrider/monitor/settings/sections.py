@@ -15,14 +15,15 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def fill(self, row: type[T]) -> T:
-        """Dataclass from the settings of its fields' names; others keep their defaults."""
+        """Build a dataclass from the settings that are named like its fields; other fields keep
+        their defaults."""
         named: Any = row
         own = {field.name for field in dataclasses.fields(named)} & type(self).model_fields.keys()
         return row(**{name: getattr(self, name) for name in own})
 
 
 def networks_of(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Networks (CIDR), checked."""
+    """Check that every entry is a network (CIDR)."""
     for text in value:
         try:
             ipaddress.ip_network(text)
@@ -32,7 +33,7 @@ def networks_of(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class ServerSettings(Section):
-    """Address of the API and the page."""
+    """Address of the API and the web pages."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8470, ge=0, le=65535, description="0 picks a free port")
@@ -40,7 +41,7 @@ class ServerSettings(Section):
     metrics_open: bool = Field(default=True, description="serve /metrics without a key (loopback only)")
     names: tuple[str, ...] = Field(
         default=(),
-        description="names for browsers, beside localhost, host and bare addresses",
+        description="names for browsers, in addition to localhost, host and bare addresses",
     )
     trusted_proxies: tuple[str, ...] = Field(
         default=(), description="networks (CIDR) of proxies whose X-Forwarded-Proto and -For are believed"
@@ -53,21 +54,21 @@ class ServerSettings(Section):
 
 
 PRESSURE_SHARE = 0.8
-"""Of ``storage.journal_max_bytes``: from here on the oldest payloads expire whatever their age."""
+"""Share of ``storage.journal_max_bytes`` above which the oldest payloads expire, whatever their age."""
 
 
 class StorageSettings(Section):
-    """Data kept on disk, and its bounds."""
+    """Data folder, and limits on the data that it keeps."""
 
     folder: str = Field(default="outrider-data", description="data folder, relative to the file")
     journal_max_bytes: int = Field(default=20_000_000_000, ge=65_536)
-    keep_days: float = Field(default=7.0, gt=0, description="payloads that nobody needs expire after it")
+    keep_days: float = Field(default=7.0, gt=0, description="unneeded payloads expire after it")
     keep_around_rows: int = Field(
         default=5, ge=0, le=1000, description="neighbours of a flagged record that stay with it, on each side"
     )
     keep_around_s: float = Field(default=5.0, ge=0, description="and how far away they may be")
     keep_rows_days: float = Field(
-        default=90.0, gt=0, description="rows of records in state.db that nobody needs go after it"
+        default=90.0, gt=0, description="unneeded rows of records in state.db are deleted after it"
     )
     keep_ids_days: float = Field(
         default=90.0,
@@ -86,7 +87,7 @@ class StorageSettings(Section):
 
 
 class LimitSettings(Section):
-    """Bounds on a request, checked before its contents are built."""
+    """Limits on a request, checked before its content is built in memory."""
 
     body_bytes: int = Field(default=10_485_760, ge=1024, description="after decompression")
     ratio: int = Field(default=100, ge=2, description="decompressed / compressed bytes")
@@ -114,7 +115,7 @@ class LimitSettings(Section):
 
 
 class ConnectionSettings(Section):
-    """Bounds on connections, whoever opens them, before a key is looked at."""
+    """Limits on connections, checked before the API key."""
 
     total: int = Field(default=1024, ge=8, description="at once, if the descriptors of the process suffice")
     per_address: int = Field(default=512, ge=4, description="of one address; of one /64 network of IPv6")
@@ -174,13 +175,13 @@ class WorkerSettings(Section):
 
 
 class TrainerSettings(Section):
-    """The process that starts a process for each job."""
+    """The process that starts one process per job."""
 
     trainings: int = Field(default=1, ge=1, description="trainings of different models that run at once")
 
 
 class FlagSettings(Section):
-    """Flags kept with their evidence, and the guarantee of alarms."""
+    """Limit on stored flags, and limit on false alarms."""
 
     per_minute: int = Field(default=1000, ge=1, description="kept of one assertion in one minute")
     alpha: float = Field(default=0.01, gt=0, lt=1, description="chance of any false alarm in a horizon")
@@ -196,7 +197,7 @@ class FlagSettings(Section):
 
 
 class QualitySettings(Section):
-    """Rule for proposing an assertion's suspension; a person decides."""
+    """Rule for proposing to suspend an assertion; a person decides."""
 
     min_precision: float = Field(default=0.2, ge=0, le=1)
     min_outcomes: int = Field(default=20, ge=1, description="reviewed or labelled flags needed to judge it")
@@ -204,7 +205,7 @@ class QualitySettings(Section):
 
 
 class WebhookSettings(Section):
-    """Targets of events, signed as in Standard Webhooks."""
+    """Receivers of events, signed as in Standard Webhooks."""
 
     url: str
     events: tuple[str, ...] = (

@@ -1,4 +1,4 @@
-"""Sources of versions, from the configuration."""
+"""Sources of model versions (kind and location), from the configuration."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from .model_sections import ChallengerSettings, RetrainSettings
 
 
 def source_of(settings: Settings, name: str) -> Source | None:
-    """Configured source of a model; None without a model."""
+    """Configured source of a model; None if it has none."""
     own = settings.models[name]
     kind, reference = own.kind, own.reference
     if kind is None or reference is None:
@@ -36,13 +36,8 @@ def source_of(settings: Settings, name: str) -> Source | None:
 
 
 def challenger_source(settings: Settings, name: str, version: str) -> Source:
-    """Challenger's configured source: own kind, or the model's with other weights.
-
-    Raises
-    ------
-    ConfigError
-        If neither it nor its model says what it is.
-    """
+    """Configured source of a challenger: its own, or the model's with other weights; raises
+    ConfigError without either."""
     own = settings.models[name]
     given: ChallengerSettings = own.challengers[version]
     kind, reference = given.kind or own.kind, given.reference or own.reference
@@ -68,29 +63,20 @@ def challenger_source(settings: Settings, name: str, version: str) -> Source:
 
 
 def challenger_weights(settings: Settings, name: str, version: str) -> Path | None:
-    """Weights file of a challenger's section; None for its base's."""
+    """Weights file of a challenger; None if it uses the weights of its base."""
     given = settings.models[name].challengers[version].weights
     return None if given is None else settings.path(given)
 
 
 def loadable_source(settings: Settings, found: Model) -> Source:
-    """Source of a registered version, opened.
-
-    Raises
-    ------
-    NotFound
-        If an object of it is lost.
-    CorruptObject
-        If an object of it is damaged.
-    """
+    """Source of a registered version, ready to load; raises NotFound or CorruptObject if a stored file
+    is lost or damaged."""
     return opened(settings, found.model, Source.from_json(found.source))
 
 
 def opened(settings: Settings, model: str, source: Source) -> Source:
-    """Opened source: kept folders on this disk, options of an uploaded endpoint.
-
-    An endpoint that the configuration does not allow stays closed: loading it raises, looking at it does not.
-    """
+    """Source ready to load: with stored folders on this disk, or the options of an uploaded endpoint
+    (without them if it is not allowed, so that loading raises)."""
     if source.is_uploaded and source.kind == "endpoint":
         own = settings.models.get(model)
         options = None if own is None else own.uploads.source_options(source.reference)
@@ -102,12 +88,12 @@ def opened(settings: Settings, model: str, source: Source) -> Source:
 
 
 def why_trained_elsewhere(source: Source | None, options: RetrainSettings) -> str:
-    """Reason against training a version here; empty for none."""
+    """Reason why this service cannot train a version; empty if it can."""
     return why_untrained(source, options.model_dump(include={"method", "trainer"}))
 
 
 def _full(settings: Settings, reference: str | None, model: str) -> str | None:
-    """``MODEL@VERSION`` of a reference, which may be a model alone, or a version of the same model."""
+    """``MODEL@VERSION`` of a reference, which may also be a model, or a version of ``model``."""
     if reference is None or "@" in reference:
         return reference
     if reference in settings.models:

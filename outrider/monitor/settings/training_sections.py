@@ -1,4 +1,4 @@
-"""Settings of how a version is trained: adapters, distillation, a user's code."""
+"""Settings of LoRA adapters and of distillation."""
 
 from pydantic import Field
 
@@ -6,7 +6,7 @@ from .sections import Section
 
 
 class LoraSettings(Section):
-    """Shape of a new LoRA adapter; that of a champion stays."""
+    """Shape of a new LoRA adapter; a champion's adapter keeps its shape."""
 
     rank: int = Field(default=8, ge=1, le=1024, description="of the low-rank matrices")
     alpha: float | None = Field(default=None, gt=0, description="scaling times rank; default twice the rank")

@@ -9,7 +9,7 @@ from .sections import Section
 
 
 class FlagRateSettings(Section):
-    """Share of flagged records from which on an assertion's trigger fires."""
+    """Share of flagged records above which an assertion's trigger fires."""
 
     assertion: str = Field(min_length=1)
     start: Number = Field(gt=0, lt=1, description="fires once it is proven to be above this")
@@ -30,12 +30,12 @@ class FlagRateSettings(Section):
 
     @property
     def rearms_below(self) -> float:
-        """Share below which its trigger is armed again."""
+        """Share below which the trigger may fire again."""
         return self.start / 2 if self.rearm is None else self.rearm
 
 
 class TriggerSettings(Section):
-    """Triggers of retraining beside labelled flags; none by default."""
+    """Triggers of retraining in addition to labelled flags; none by default."""
 
     flag_rates: tuple[FlagRateSettings, ...] = Field(default=(), description="shares of flagged records")
     behavior: bool = Field(

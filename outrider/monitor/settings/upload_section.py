@@ -1,4 +1,4 @@
-"""Settings of uploads: the endpoints that a stranger may name."""
+"""Settings of uploads: endpoints that an uploaded version may name."""
 
 from typing import Annotated, Any
 
@@ -18,7 +18,7 @@ class UploadSettings(Section):
     )
     networks: tuple[str, ...] = Field(
         default=(),
-        description="networks (CIDR) that their names may be resolved to, beside public addresses; an "
+        description="networks (CIDR) that their names may resolve to, in addition to public addresses; an "
         "endpoint that is an address needs none",
     )
     key_envs: dict[str, Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = Field(
@@ -63,7 +63,7 @@ class UploadSettings(Section):
         return self
 
     def source_options(self, url: str) -> dict[str, Any] | None:
-        """Options of an uploaded endpoint; None for one that is not allowed."""
+        """Options of an uploaded endpoint; None if it is not allowed."""
         try:
             scheme, place = origin_of(url)
         except ValueError:

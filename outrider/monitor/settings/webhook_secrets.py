@@ -1,4 +1,4 @@
-"""Signing secrets of webhooks and alerts, given or from files."""
+"""Signing secrets of webhooks and alerts, from the configuration or files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,29 +13,19 @@ from .sections import WebhookSettings
 
 
 def webhook_secret(settings: Settings, hook: WebhookSettings) -> str | None:
-    """Secret of a webhook; None for messages that are not signed.
-
-    Raises
-    ------
-    ConfigError
-        If its file cannot be read or the secret cannot be used.
-    """
+    """Signing secret of a webhook, None for unsigned messages; raises ConfigError if it cannot be read
+    or used."""
     return _secret(settings, hook.secret, hook.secret_file, f"webhook {hook.url}")
 
 
 def alert_secret(settings: Settings) -> str | None:
-    """Secret that posted alerts are signed with; None where none need be.
-
-    Raises
-    ------
-    ConfigError
-        If its file cannot be read or the secret cannot be used.
-    """
+    """Secret that posted alerts are signed with, None if they need no signature; raises ConfigError if
+    it cannot be read or used."""
     return _secret(settings, settings.alerts.secret, settings.alerts.secret_file, "alerts")
 
 
 def secret_problems(settings: Settings) -> Iterator[str]:
-    """Reasons that secrets of webhooks and alerts cannot be used."""
+    """Error messages of unusable secrets of webhooks and alerts."""
     for hook in settings.webhooks:
         try:
             webhook_secret(settings, hook)
@@ -47,14 +37,14 @@ def secret_problems(settings: Settings) -> Iterator[str]:
         yield str(error)
 
 
-def _secret(settings: Settings, secret: str | None, file: str | None, whose: str) -> str | None:
+def _secret(settings: Settings, secret: str | None, file: str | None, owner: str) -> str | None:
     if secret is None and file is not None:
         secret = _read(settings.path(file))
     if secret is not None:
         try:
             Webhook(secret)
         except (ValueError, EmptyWebhookSecretError) as error:
-            raise ConfigError(f"{whose}: secret must be whsec_ and base64: {error}") from None
+            raise ConfigError(f"{owner}: secret must be whsec_ and base64: {error}") from None
     return secret
 
 

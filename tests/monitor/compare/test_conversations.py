@@ -83,7 +83,7 @@ def word(path: Path, seed: int, wrong: Sequence[int], noise: float) -> str:
     )
     drive(run, DrawnTraffic(Traffic([path]), seed), Until(), stop=threading.Event(), tell=lambda _: None)
     run.close()
-    return run.standings[0].conclusion.word
+    return run.results[0].conclusion.word
 
 
 @pytest.mark.parametrize("kind", ["one question", "one greeting", "examples before"])

@@ -17,11 +17,11 @@ from outrider.assertions.comparison.embedding_reach import MOST, EmbeddingReach
 from outrider.assertions.texts.words import words
 from outrider.errors import ConfigError
 from outrider.monitor.compare.answers import Answers
+from outrider.monitor.compare.candidate_result import CandidateResult
 from outrider.monitor.compare.embedder import TextEmbedder
 from outrider.monitor.compare.plan import ComparePlan, Until
 from outrider.monitor.compare.report import EXAMPLES, CompareReport
 from outrider.monitor.compare.run import ComparisonRun, drive
-from outrider.monitor.compare.standing import Standing
 from tests.monitor.compare_askers import Sampled
 from tests.soak import rounds
 
@@ -108,13 +108,13 @@ def compared(
     agree: tuple[str, ...] = ("embedding",),
     seed: int = 0,
     rows: int = 1200,
-) -> Standing:
+) -> CandidateResult:
     asked = [Teller(name, said, seed) for name, said in (("production", production), ("new", candidate))]
     plan = ComparePlan(has_embedding=True, agree=agree, seed=seed)
     run = ComparisonRun(asked[0], asked[1:], plan, embedder=TextEmbedder(Embedding(call), seed))
     drive(run, traffic(rows, seed), Until(), stop=threading.Event(), tell=lambda _: None)
     run.close()
-    return run.standings[0]
+    return run.results[0]
 
 
 SEEDS = range(rounds(20, part=20))
@@ -252,7 +252,7 @@ def test_embedding_is_asked_once_for_a_text_of_all_sides_and_without_the_lock() 
     [texts] = model.texts
     assert len(texts) == len(set(texts)) <= 300 + 2 * MOST
     assert locked == [False]
-    assert [each.conclusion.word for each in run.standings] == ["undecided", "undecided"]  # of 300
+    assert [each.conclusion.word for each in run.results] == ["undecided", "undecided"]  # of 300
 
 
 def test_agree_embedding_without_an_embedding_is_refused() -> None:
@@ -270,12 +270,12 @@ def test_examples_come_by_energy_and_pairs_to_label_stay_as_they_were_drawn() ->
     drive(run, traffic(500, 1), Until(False, 500), stop=threading.Event(), tell=lambda _: None)
     report = CompareReport.of(run, plan, ending="records", funnel={}, seconds=1.0)
     run.close()
-    [found] = report.found["candidates"]
+    [found] = report.data["candidates"]
     shown = [int(each["id"]) for each in found["examples"]]
     assert len(shown) == EXAMPLES
     assert all(x % 5 == 0 for x in shown)
     drawn = [each["id"] for each in found["to_label"]]
-    assert drawn == [each["id"] for each in run.standings[0].examples]
+    assert drawn == [each["id"] for each in run.results[0].examples]
     assert sum(int(x) % 5 == 0 for x in drawn) < len(drawn) / 2
 
 
@@ -287,8 +287,8 @@ def test_embedding_is_asked_about_recorded_answers_and_never_where_labels_are_co
         texts = [plain(x) for x in questions.column("inputs.x").tolist()]
         run.look(questions.with_columns({"outputs.text": texts}))
     run.close()
-    assert run.standings[0].conclusion.word == "same"
-    assert run.standings[0].verdict.decided_by == "embedding"
+    assert run.results[0].conclusion.word == "same"
+    assert run.results[0].verdict.decided_by == "embedding"
     model.texts.clear()
     labels = ComparisonRun(
         Sampled("production"), [Sampled("new")], ComparePlan(has_embedding=True), embedder=TextEmbedder(model)
@@ -296,4 +296,4 @@ def test_embedding_is_asked_about_recorded_answers_and_never_where_labels_are_co
     labels.look(next(iter(traffic(300, 0))))
     labels.close()
     assert model.texts == []
-    assert labels.standings[0].rows == 300
+    assert labels.results[0].rows == 300

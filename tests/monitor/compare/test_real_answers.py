@@ -84,7 +84,7 @@ def concluded(
 
     drive(run, traffic(), Until(records=records), stop=threading.Event(), tell=lambda _: None)
     run.close()
-    return run.standings[0].conclusion
+    return run.results[0].conclusion
 
 
 def pools(ids: Iterable[Any], texts: Iterable[Any]) -> dict[int, list[str]]:

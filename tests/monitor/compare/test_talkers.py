@@ -81,20 +81,20 @@ def compared(fault: str, seed: int, rows: int) -> ComparisonRun:
 @pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 @pytest.mark.parametrize("fault", ["refusal", "length", "language", "structure", "tools", "arguments"])
 def test_a_planted_difference_is_found_and_named(fault: str) -> None:
-    standing = compared(fault, 3, 10_000).standings[0]
-    assert standing.conclusion.word == "different"
-    assert fault in standing.conclusion.sentence
+    result = compared(fault, 3, 10_000).results[0]
+    assert result.conclusion.word == "different"
+    assert fault in result.conclusion.sentence
 
 
 @pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_an_equal_talker_is_not_called_different() -> None:
     runs = rounds(50, part=50)
-    words = Counter(compared("", 100 + at, 2000).standings[0].conclusion.word for at in range(runs))
+    words = Counter(compared("", 100 + at, 2000).results[0].conclusion.word for at in range(runs))
     assert words["different"] + words["worse"] + words["better"] <= (1 if runs == 50 else 0)
 
 
 @pytest.mark.costly("counts verdicts on simulated traffic, whose size is the claim")
 def test_a_side_without_calls_of_tools_calls_none() -> None:
-    found = compared("no column", 3, 500).standings[0].comparison.tallies["tools", EVERYTHING]
+    found = compared("no column", 3, 500).results[0].comparison.tallies["tools", EVERYTHING]
     assert 0.03 < found.differs.rate < 0.12
     assert found.challenger_noise.rate == 0.0

@@ -42,7 +42,7 @@ def found() -> Mapping[str, Any]:
     )
     found = CompareReport.of(
         run, plan, ending="decided", funnel={"seen": 20_000}, seconds=1.0, origin=origin
-    ).found
+    ).data
     found["production"]["prompt"] = "You route letters.\n" + "Answer in one word. " * 30
     found["candidates"][0]["prompt"] = "You route letters.\nBe brief." + "x" * 200
     found["candidates"][0]["models"] = ["router-large-2026-11-01", "router-small"]

@@ -170,7 +170,7 @@ def plan(request: pytest.FixtureRequest) -> ComparePlan:
 def test_labels_of_a_kept_report_count_as_those_of_a_run(plan: ComparePlan) -> None:
     """Truth is the command: each label given to the run gives the report that it gives when kept."""
     made = run(plan)
-    faulty = made.standings[1]
+    faulty = made.results[1]
     if plan.has_judge:
         pairs = faulty.unjudged()
         faulty.take_judgements(pairs, [0.5] * len(pairs))

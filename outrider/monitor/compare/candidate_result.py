@@ -1,4 +1,4 @@
-"""Standing of one candidate: the comparison so far, and its verdict."""
+"""Running comparison of one candidate with production, and its verdict."""
 
 import json
 import math
@@ -52,14 +52,15 @@ from .questions import REQUEST
 from .sides import Side
 
 KINDS = ("no answer", "no valid JSON")
-"""Failures with a direction: of any question, and of one that asks for JSON."""
+"""Failures that a verdict counts: no answer to any question, and no valid JSON where the question asks for
+JSON."""
 EXAMPLES = 40
-"""Records on which answers differ that are kept, drawn alike from all of them."""
+"""Size of the random sample of records with differing answers."""
 _PREFERRED = ("label", "text", "prediction")
 
 
-class Standing:
-    """Comparison of one candidate with production; ``candidates`` share the error."""
+class CandidateResult:
+    """Running comparison of one candidate; the error probability is split among ``candidates``."""
 
     def __init__(
         self, name: str, plan: ComparePlan, candidates: int, reach: EmbeddingReach | None = None
@@ -74,32 +75,34 @@ class Standing:
         self.comparison = StreamComparison()
         self.outcomes = DirectedOutcomes()
         self.verdict: CandidateVerdict = verdict_of(self.comparison, margin=plan.margin)
-        """By what both answer, as of the last look."""
+        """Verdict on the questions that both sides answered, as of the last :meth:`settle`."""
         self.unlabelled = self.conclusion = Conclusion("undecided", f"{name}: nothing was compared")
-        """With what labels say, and without."""
+        """Verdict with labels (``conclusion``) and without them."""
         self._looks: list[tuple[int, Mapping[Measure, MeasureVerdict]]] = []
         self.examples: list[dict[str, Any]] = []
         self._energies: dict[str, float] = {}
-        """Distance between the sides of an example less that within them, by id of the question."""
+        """Energy distance between the two answers of an example, less that within each side, by
+        question id."""
         self._differing = 0
         self._shown: set[str] = set()
-        """Conversations with a pair that differs: each gives one."""
+        """Conversations that already gave a differing pair; each gives at most one."""
         self._forms = "", ""
         self._numbers: dict[str, NumberKind] = {}
-        """Outputs that one side answers in whole numbers and the other in fractional ones."""
+        """Outputs that are integers on one side and floats on the other."""
         self._is_answered = False
-        """True once production answered anything."""
+        """True once production has answered a question."""
         self._both_cached = 0
         self.borrowed = 0
-        """Answers that are production's own, byte for byte with their ids."""
+        """Answers with the same bytes and response id as an answer of production."""
         self.is_silent = False
-        """True where it answers no more, and that is the verdict: it is asked no more."""
+        """True once a candidate with a final verdict stopped answering; it is sent no more questions."""
         self.labels: dict[str, Right] = {}
-        """Who is right in pairs that differ, by id of the question."""
+        """Side with the right answer in a differing pair, by question id."""
         self.judged: dict[str, float] = {}
-        """What a judge prefers in pairs that differ, by id of the question."""
+        """Preference of the LLM judge in a differing pair, -1 (production) to 1 (candidate), by
+        question id."""
         self.drawn: list[dict[str, Any]] = []
-        """Judged pairs that are drawn for a label."""
+        """Judged pairs selected for human labels."""
         self._unjudged: list[dict[str, Any]] = []
         self._witness = EnergyWitness(np.random.default_rng([plan.seed, 1]))
 
@@ -112,7 +115,7 @@ class Standing:
         production_again: Answers | None,
         candidate_again: Answers | None,
     ) -> None:
-        """Compare answers; ``again_rows`` are the questions that both were asked again."""
+        """Compare a batch of answers; ``again_rows`` are the questions that both sides were asked twice."""
         self._numbers |= number_kinds(
             production.outputs, candidate.outputs, self._numbers, self.comparison.measures
         )
@@ -171,7 +174,7 @@ class Standing:
         self._keep_examples(questions, both, pair, ruler)
 
     def _read(self, production: Answers, candidate: Answers) -> Answers:
-        """The candidate's answers, unreadable where it has left the form that was compared so far."""
+        """Mark the candidate's answers unreadable if their form changed during the comparison."""
         first = next((each for each in self.comparison.measures if each != EMBEDDING), None)
         if self._ruler is None or first is None or first in PROPERTIES:
             return candidate
@@ -190,7 +193,7 @@ class Standing:
         )
 
     def _witness_texts(self, pair: PairedAnswers, ruler: Ruler) -> None:
-        """Compare texts as a whole; a conversation gives one pair."""
+        """Update the test of whole texts with one pair per conversation."""
         if not self._are_texts(ruler, pair.champion, pair.challenger):
             return
         rows = np.arange(pair.champion.rows, dtype=np.intp)
@@ -208,7 +211,7 @@ class Standing:
         )
 
     def _vectors(self, answer: Batch, ruler: Ruler) -> NDArray[np.float64]:
-        """Embeddings of texts, else their hashed bags of items."""
+        """Embeddings of texts; without an embedder, hashed bags of their words."""
         if self._reach is not None:
             return np.asarray(answer.tensor(VECTORS, null=np.nan), dtype=np.float64)
         texts = answer.arrow(text_column_of(answer, ruler)).to_pylist()
@@ -225,7 +228,7 @@ class Standing:
         return self._ruler is not None and self._ruler.is_text
 
     def _count_json(self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers) -> None:
-        """Count answers that are no JSON where the question asks for it."""
+        """Count invalid JSON in answers to questions with a JSON ``response_format``."""
         if not (
             questions.has(REQUEST)
             and pair.champion.has("outputs.text")
@@ -251,23 +254,23 @@ class Standing:
 
     @property
     def noise(self) -> float:
-        """Share of contradictions in the deciding measure that contradicts itself most."""
+        """Highest share of answers that change when asked again, of either side, by the verdict's measures."""
         tallies = [self.comparison.tallies[measure, EVERYTHING] for measure in self.verdict.measures]
         return max((rate.rate for t in tallies for rate in (t.noise, t.challenger_noise)), default=0.0)
 
     @property
     def to_label(self) -> list[dict[str, Any]]:
-        """Pairs to label: drawn ones of a judge, else kept ones."""
+        """Pairs for human labels: selected judged pairs, or the examples if there is no judge."""
         return self.drawn if self._plan.has_judge else self.examples
 
     def unjudged(self) -> list[dict[str, Any]]:
-        """Pairs that differ since the last call."""
+        """Differing pairs since the last call, in random order."""
         found, self._unjudged = self._unjudged, []
         self._random.shuffle(found)  # a budget that ends among them takes no slice before another
         return found
 
     def take_judgements(self, pairs: Sequence[dict[str, Any]], values: Sequence[float | None]) -> None:
-        """Keep preferences of a judge, and draw pairs for labels."""
+        """Store the judge's preferences, and select pairs for human labels."""
         for pair, value in zip(pairs, values, strict=True):
             if value is not None:
                 self.judged[pair["id"]] = value
@@ -327,7 +330,7 @@ class Standing:
         return rank_slices(self.comparison, candidates=self._candidates, agree=self._plan.agree)
 
     def _by_outcomes(self, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion | None:
-        """Conclusion by failures that one side has more of, proven beyond the margin."""
+        """Verdict from failures, if one side is proven to have more of them, beyond the margin."""
         margin, name = self._plan.margin, self.name
         if self._is_answered and self.side.is_refused:
             return Conclusion("undecided", f"{name}: undecided: it {self.side.refusal}")
@@ -344,7 +347,7 @@ class Standing:
         return None
 
     def _bounded(self, answers: Conclusion, outcomes: Mapping[str, OutcomeVerdict]) -> Conclusion:
-        """Conclusion by what both answer, no better than what is known of failures."""
+        """Weaken a verdict on the answers where failures of the candidate are not ruled out."""
         margin, name = percent(self._plan.margin), self.name
         if answers.word not in ("same", "close"):
             return answers
@@ -396,7 +399,8 @@ class Standing:
     def _keep_examples(
         self, questions: Batch, both: NDArray[np.intp], pair: PairedAnswers, ruler: Ruler
     ) -> None:
-        """Keep a random sample of the records on which answers differ beyond what one takes back itself."""
+        """Add to the random sample of records whose answers differ, except where a system
+        contradicts itself."""
         measures = shared_measures(pair.champion, pair.challenger, ruler)
         if not measures or measures[0] == "rank":
             return
@@ -432,7 +436,7 @@ class Standing:
 
     @property
     def examples_by_energy(self) -> list[dict[str, Any]]:
-        """Examples, the largest distance beyond each side's own first."""
+        """Examples by decreasing energy distance."""
         return sorted(self.examples, key=lambda one: -self._energies.get(one["id"], 0.0))
 
 
@@ -450,7 +454,7 @@ def target_of(one: Batch, two: Batch, plan: ComparePlan) -> str:
 
 
 def ruler_of(one: Batch, two: Batch, plan: ComparePlan, reach: EmbeddingReach | None = None) -> Ruler:
-    """Ruler for answers of two systems; the spread of scores is that of production, ``one``."""
+    """Rules for comparing the answers of two systems; the spread of scores is that of production, ``one``."""
     target, agree = plan.target, plan.agree
     if target and not one.has(f"outputs.{target}"):
         raise ConfigError(f"--target {target}: no such output; production answers {form_of(one)}")
@@ -479,7 +483,7 @@ def form_of(answers: Batch) -> str:
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """Kind of a column's values, in a word.
+    """Word for a column's type in messages.
 
     Examples
     --------
@@ -498,10 +502,8 @@ def kind_of(kind: pa.DataType) -> str:
 def number_kinds(
     one: Batch, two: Batch, known: Mapping[str, NumberKind], measures: Sequence[Measure]
 ) -> dict[str, NumberKind]:
-    """Kinds of outputs that come as 1 on one side and as 1.0 on the other.
-
-    Classes while the fractional side has whole values alone, and nothing was compared as a score.
-    """
+    """Outputs that are integers on one side and floats on the other: ``class`` if the floats are whole
+    and no score was compared yet, else ``number``."""
     found: dict[str, NumberKind] = {}
     for name in one.names:
         if not name.startswith("outputs.") or name in known or not two.has(name):
@@ -520,7 +522,7 @@ def number_kinds(
 
 
 def with_calls(one: Batch, two: Batch) -> tuple[Batch, Batch]:
-    """Answers of both with calls of tools, where one side has any."""
+    """Add an empty ``tool_calls`` column to a side that lacks it if the other has one."""
 
     def filled(side: Batch, other: Batch) -> Batch:
         if side.has(TOOL_CALLS) or not (other.has(TOOL_CALLS) and side.has("outputs.text")):
@@ -531,7 +533,7 @@ def with_calls(one: Batch, two: Batch) -> tuple[Batch, Batch]:
 
 
 def slice_names(questions: Batch, column: str) -> NDArray[np.object_]:
-    """Slice of each question by a column, as ``country=DE``, or empty."""
+    """Slice of each question, such as ``country=DE``; empty without a value."""
     found = np.full(questions.rows, "", dtype=object)
     if questions.has(column):
         short = column.partition(".")[2] or column
@@ -571,7 +573,8 @@ def _twice(
     production: Answers | None,
     candidate: Answers | None,
 ) -> tuple[NDArray[np.intp], Batch | None, Batch | None]:
-    """Places in ``both`` of the questions that both answered again, and these answers."""
+    """Indices into ``both`` of questions that both sides answered twice, and their second answers;
+    cached answers are excluded."""
     none = np.zeros(0, dtype=np.intp), None, None
     if production is None or candidate is None:
         return none
@@ -589,7 +592,7 @@ def _twice(
 def _example(
     questions: Batch, question: np.intp, pair: PairedAnswers, row: int, ruler: Ruler
 ) -> dict[str, Any]:
-    """Question and both answers to it, which are a row of the pair."""
+    """JSON object of a question and both answers, which are ``row`` of the pair."""
     (one, _), (two, _) = (answer_texts(each, [row], ruler)[0] for each in (pair.champion, pair.challenger))
     inputs = {
         name.removeprefix("inputs."): _without_nan(questions.arrow(name)[int(question)].as_py())
@@ -606,7 +609,7 @@ def _example(
 
 
 def _without_nan(value: Any) -> Any:
-    """Value with None for numbers that JSON cannot write."""
+    """Replace NaN and infinity by None, because JSON has neither."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

@@ -254,7 +254,7 @@ class CandidateResult:
 
     @property
     def noise(self) -> float:
-        """Highest share of answers that change when asked again, of either side, by the verdict's measures."""
+        """Highest share of answers of either side that change when asked again, by measure of the verdict."""
         tallies = [self.comparison.tallies[measure, EVERYTHING] for measure in self.verdict.measures]
         return max((rate.rate for t in tallies for rate in (t.noise, t.challenger_noise)), default=0.0)
 

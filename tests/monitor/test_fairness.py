@@ -9,12 +9,11 @@ from fastapi import FastAPI
 from sqlalchemy import insert, select
 
 from outrider.assertions import Batch
-from outrider.dataops.state.database import now_us, write
+from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import Label, LabelRequest
 from outrider.dataops.state.tables import Record, table_of
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
-from outrider.monitor.views.agreement.reader import report_json
 from outrider.monitor.views.fairness.reader import dataset_figures
 from tests.monitor.services import every_app
 from tests.monitor.test_routes_data import Client
@@ -156,8 +155,8 @@ def test_a_dataset_version_with_answers_has_figures_and_one_without_says_what_to
     }
 
 
-def test_the_report_of_a_model_has_the_gaps_of_its_groups(sample: Sample, client: Client) -> None:
-    (own,) = report_json(sample.engine, MODEL, now_us=now_us())["groups"]
+def test_the_report_of_a_model_has_the_gaps_of_its_groups(client: Client) -> None:
+    (own,) = client.get(f"/v1/report?model={MODEL}").json()["groups"]
     asked = f"/v1/fairness?model={MODEL}&by=device&positive={own['positive']}"
     assert own["gaps"] == client.get(asked).json()["gaps"]
 

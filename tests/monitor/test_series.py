@@ -160,7 +160,7 @@ def test_a_new_version_is_an_event_and_a_range_is_compared(bench: Any) -> None:
     found = report(
         made, measures=("records",), since_us=half, until_us=half + 4 * MINUTE_US, versus="previous"
     )
-    assert ("version_seen", "8") in {(event["kind"], event["name"]) for event in found["events"]}
+    assert ("version_seen", "8") in {(event.kind, event.name) for event in found["events"]}
     assert found["versus"] is not None
     row = series(found, measure="records", version="7")
     before = [one for one in rows if half - 4 * MINUTE_US <= one["_us"] < half and one["version"] == "7"]
@@ -448,7 +448,7 @@ def test_a_new_prompt_is_an_event_and_a_restart_tells_it_once(tmp_path: Path) ->
             if block == 2:
                 made.restart()
         found = report(made, measures=("records",))
-    events = [(one["kind"], one["name"], one["text"]) for one in found["events"]]
+    events = [(one.kind, one.name, one.text) for one in found["events"]]
     assert events == [("prompt_version", "p2", "first records of prompt version p2")]
 
 

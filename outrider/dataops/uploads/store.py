@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import Connection, delete, insert, select, update
 
@@ -40,7 +40,7 @@ class UploadRow:
     token: bool
     begun_by: str
     request: dict[str, Any] = field(repr=False)
-    status: str
+    status: Literal["open", "done"]
     version: str | None
     created_us: int
     until_us: int

@@ -1,11 +1,10 @@
 """Shared parts of the API's requests and answers."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from outrider.assertions.flags.quality import Rate
-from outrider.assertions.statistics.estimation import Estimate
 from outrider.assertions.times import utc_text
 from outrider.dataops import outbox
 from outrider.dataops.state.database import now_us
@@ -13,7 +12,7 @@ from outrider.errors import NotFound
 from outrider.monitor.settings.config import Settings
 from outrider.monitor.settings.model_sections import ModelSettings
 
-from .declared import FieldsOf, as_it_stands
+from .declared import FieldsOf
 from .problem import ProblemError, problem
 
 Limit: TypeAlias = Annotated[int, Field(ge=1, le=1000)]
@@ -39,15 +38,7 @@ RATE = FieldsOf(
     about="Share with its 95 % interval and its estimator.",
     also=("share", "low", "high", "method", "effective", "basis"),
 )
-RateFigures: TypeAlias = Annotated[dict[str, Any], RATE]
-
-
-ESTIMATE = as_it_stands(Estimate)
-EstimateFacts: TypeAlias = Annotated[dict[str, Any], ESTIMATE]
-
-
-def rate_json(rate: Rate) -> RateFigures:
-    return RATE.body(rate)
+RateFigures: TypeAlias = Annotated[Rate, RATE]
 
 
 def known_model(settings: Settings, model: str) -> ModelSettings:

@@ -1,4 +1,4 @@
-"""Types of API bodies for ``/openapi.json``, from the code's types."""
+"""Types of API bodies for ``/openapi.json``, and the bodies of rows, from the code's types."""
 
 import dataclasses
 import inspect
@@ -7,40 +7,32 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property, reduce
 from operator import or_
 from types import UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    TypeAlias,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, NotRequired, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema, to_jsonable_python
-from typing_extensions import TypedDict
+from typing_extensions import TypedDict, is_typeddict
 
 from outrider.assertions.statistics.loss_bounds import FloatOrNull
 from outrider.assertions.times import utc_text
 
-T = TypeVar("T")
 Time: TypeAlias = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
 """ISO 8601, UTC."""
 _UNIONS = (Union, UnionType)
+_validator = core_schema.no_info_plain_validator_function
 
 
 @dataclass(frozen=True, eq=False)
 class _Declared:
-    """Leaves a body as it is: its type was checked when it was written, its values when they were stored."""
+    """Encodes rows, unchecked: their type was checked when it was written, values when they were stored."""
 
     body: Any
 
     def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.any_schema()
+        encode = _encoder(self.body)
+        # As a validator: FastAPI calls it in the thread of the route, and serializers in the event loop.
+        return core_schema.any_schema() if encode is _same else _validator(encode)
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -54,20 +46,11 @@ def declared(body: Any) -> Any:
     return Annotated[Any, _Declared(body)]
 
 
-if TYPE_CHECKING:
-    Declared: TypeAlias = Annotated[T, "declared"]
-else:
-
-    class Declared:
-        """Type of a route's body, declared at no cost per request."""
-
-        def __class_getitem__(cls, body: Any) -> Any:
-            return declared(body)
-
-
 @dataclass(frozen=True, eq=False)
 class FieldsOf:
     """JSON object of a dataclass: its type, as metadata of ``Annotated``, and its values.
+
+    A route that is annotated with it returns the row.
 
     Parameters
     ----------
@@ -118,10 +101,8 @@ class FieldsOf:
 
     @cached_property
     def _type(self) -> Any:
-        made: Any = TypedDict(self.name or self.row.__name__, self._kinds)  # type: ignore[misc]  # named while running
         said = inspect.getdoc(self.row) or ""
-        made.__doc__ = self.about or said.partition("\n\n")[0]
-        return made
+        return _object(self.name or self.row.__name__, self._kinds, self.about or said.partition("\n\n")[0])
 
     @cached_property
     def _kinds(self) -> dict[str, Any]:
@@ -152,10 +133,41 @@ class FieldsOf:
         return self.times and attribute.endswith("_us")
 
 
+@dataclass(frozen=True)
+class Listed:
+    """JSON object of a list alone, as metadata of its annotation; the route returns the list.
+
+    Parameters
+    ----------
+    field
+        Name of the list in the object.
+    name, about
+        Name and description of the object's type.
+    """
+
+    field: str
+    name: str
+    about: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(_list_object(self, source))
+
+
 @cache
 def as_it_stands(row: type) -> FieldsOf:
     """Object of all fields of a dataclass, under the name of its class."""
     return FieldsOf(row)
+
+
+@cache  # two types of one name would be told apart in every client
+def _list_object(declared: Listed, kind: Any) -> Any:
+    return _object(declared.name, {declared.field: kind}, declared.about)
+
+
+def _object(name: str, kinds: dict[str, Any], about: str) -> Any:
+    made: Any = TypedDict(name, kinds)  # type: ignore[misc]  # named while running
+    made.__doc__ = about
+    return made
 
 
 def _json_type(kind: Any) -> Any:
@@ -171,21 +183,38 @@ def _json_type(kind: Any) -> Any:
     return reduce(or_, parts) if origin in _UNIONS else origin[parts]
 
 
-def _encoder(kind: Any) -> Callable[[Any], Any]:
-    """Function that gives values of a type the form that the type declares."""
+def _encoder(kind: Any, *above: Any) -> Callable[[Any], Any]:
+    """Function that gives values of a type the form that the type declares; ``above``: types it is within."""
     if kind == Time:
         return lambda value: utc_text(value) if isinstance(value, int) else value
     for declared in getattr(kind, "__metadata__", ()):
         if isinstance(declared, FieldsOf):
             return lambda value: declared._values(value, {}) if isinstance(value, declared.row) else value
-    inner = [_encoder(each) for each in get_args(kind)]
+        if isinstance(declared, Listed):
+            encode_list = _encoder(kind.__origin__)
+            return lambda value: {declared.field: encode_list(value)}
+    if is_typeddict(kind):
+        return _same if kind in above else _object_encoder(kind, *above, kind)
+    inner = [_encoder(each, *above) for each in get_args(kind)]
     encode = next((each for each in inner if each is not _same), _same)
     origin = get_origin(kind)
-    if encode is _same or origin in _UNIONS:
+    if encode is _same or origin is NotRequired:
         return encode
+    if origin in _UNIONS:
+        return lambda value: None if value is None else encode(value)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return lambda value: {name: encode(each) for name, each in value.items()}
     return lambda value: [encode(each) for each in value]
+
+
+def _object_encoder(kind: Any, *above: Any) -> Callable[[Any], Any]:
+    """Encoder of the fields of an object that have one."""
+    hints = get_type_hints(kind, include_extras=True)
+    inner = {name: _encoder(hint, *above) for name, hint in hints.items()}
+    encoders = {name: encode for name, encode in inner.items() if encode is not _same}
+    if not encoders:
+        return _same
+    return lambda body: body | {name: encode(body[name]) for name, encode in encoders.items() if name in body}
 
 
 def _same(value: Any) -> Any:

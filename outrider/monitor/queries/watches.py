@@ -1,32 +1,24 @@
 """Watches over new champions, for API and page."""
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from typing_extensions import TypedDict
 
+from outrider.dataops.improvement.watch_evidence import WatchLook
 from outrider.dataops.improvement.watches import WatchRow
 from outrider.monitor.http.common import iso
-from outrider.monitor.http.declared import Time
+from outrider.monitor.http.declared import FieldsOf, Time
 
 _CALM = "nothing proves it worse so far"
 _PROVEN = "it is proven to be worse"
 
 
-class WatchLookFigures(TypedDict):
-    """New champion against the former one; a positive difference is worse."""
-
-    records: int
-    champion: int
-    former: int
-    only_champion: int
-    only_former: int
-    entities: int
-    entity_hours: int
-    difference: float
-    low: float
-    high: float
-    low_without: float
-    low_across: float
+_LOOK = FieldsOf(
+    WatchLook,
+    "WatchLookFigures",
+    about="New champion against the former one; a positive difference is worse.",
+)
+LookFigures: TypeAlias = Annotated[dict[str, Any], _LOOK]
 
 
 class BoundsLook(TypedDict):
@@ -57,8 +49,8 @@ class WatchFigures(TypedDict):
     sentence: str
     reasons: list[str]
     sentences: dict[str, str]
-    flags: WatchLookFigures | None
-    labels: WatchLookFigures | None
+    flags: LookFigures | None
+    labels: LookFigures | None
     flags_history: list[BoundsLook]
     labels_history: list[BoundsLook]
 

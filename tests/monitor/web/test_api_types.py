@@ -1,23 +1,18 @@
 """Every answer of the API has a type in /openapi.json, and the bodies of a whole service are of it."""
 
 import asyncio
-import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import httpx
 import pytest
 
-from outrider.dataops.improvement import recommendation
-from outrider.dataops.improvement.watch_evidence import WatchLook
 from outrider.dataops.state import tables
 from outrider.dataops.state.database import write
-from outrider.monitor.queries import watches as queries
 from outrider.monitor.server.process import ServerProcess
 from outrider.monitor.settings.config import load_settings
-from outrider.monitor.views.agreement import reader as model_report
 from tests.comparison_reports import report
 from tests.declared_bodies import check, path_of
 from tests.keyrings import logged_in
@@ -333,18 +328,6 @@ def test_a_body_that_is_not_as_declared_is_found(api: Api) -> None:
     less = httpx.Response(200, json={}, request=answer.request)
     with pytest.raises(AssertionError, match="'pauses' is a required property"):
         check(api.document, less, "/v1/pauses")
-
-
-@pytest.mark.parametrize(
-    ("declared", "row"),
-    [
-        (model_report.LabelSides, recommendation.DiscordantPairs),
-        (queries.WatchLookFigures, WatchLook),
-    ],
-)
-def test_types_that_repeat_a_row_name_its_fields(declared: type, row: Any) -> None:
-    """The service takes records before SciPy is loaded, which these rows' modules need."""
-    assert list(get_type_hints(declared)) == [field.name for field in dataclasses.fields(row)]
 
 
 def test_problems_are_declared_as_they_are(api: Api) -> None:

@@ -12,7 +12,7 @@ from outrider.dataops.access.store import KeyLimits, KeyRow, SessionRow, WriteRo
 from outrider.errors import NotFound, check_name
 from outrider.monitor.http.auth import LOGIN
 from outrider.monitor.http.common import RequestBody, iso
-from outrider.monitor.http.declared import FieldsOf, Time
+from outrider.monitor.http.declared import FieldsOf, Listed, Time
 from outrider.monitor.http.keyring import OWNER, Keyring, Session
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.routes import change, view
@@ -26,8 +26,7 @@ _OWNER_STAYS = (
     "the key of the owner is the file 'key' of the data folder: delete it and start the service anew"
 )
 
-WRITE = FieldsOf(WriteRow, "Write", times=True)
-WriteFacts: TypeAlias = Annotated[dict[str, Any], WRITE]
+WriteFacts: TypeAlias = Annotated[WriteRow, FieldsOf(WriteRow, "Write", times=True)]
 Name: TypeAlias = Annotated[str, Path(max_length=64)]
 
 
@@ -55,12 +54,7 @@ SESSION = FieldsOf(
     more={"key": str, "last_used": Time},
 )
 SessionFacts: TypeAlias = Annotated[dict[str, Any], SESSION]
-
-
-class Keys(TypedDict):
-    """Keys in order of creation."""
-
-    keys: list[KeyFacts]
+Keys: TypeAlias = Annotated[list[KeyFacts], Listed("keys", "Keys", "Keys in order of creation.")]
 
 
 class Link(TypedDict):
@@ -71,10 +65,9 @@ class Link(TypedDict):
     key: str
 
 
-class Sessions(TypedDict):
-    """Sessions in force, newest first."""
-
-    sessions: list[SessionFacts]
+Sessions: TypeAlias = Annotated[
+    list[SessionFacts], Listed("sessions", "Sessions", "Sessions in force, newest first.")
+]
 
 
 class Writes(TypedDict):
@@ -116,13 +109,13 @@ def read_log(
     """Changes by whoever asked for them, newest first; records and labels stand in the journal."""
     rows = service.keyring.store.list_writes(limit=limit, before=before, key=key)
     more = rows[-1].id if len(rows) == limit else None
-    return {"writes": [WRITE.body(row) for row in rows], "before": more}
+    return {"writes": rows, "before": more}
 
 
 @view("/v1/keys", scope="admin", tag="access")
 def list_keys(service: Service, revoked: bool = False) -> Keys:
     """Keys with their scopes, limits and last use, without their secrets."""
-    return {"keys": [_key(row) for row in service.keyring.list_keys(with_revoked=revoked)]}
+    return [_key(row) for row in service.keyring.list_keys(with_revoked=revoked)]
 
 
 @change("POST /v1/keys", scope="admin", tag="access", status_code=201)
@@ -171,7 +164,7 @@ def make_link(service: Service, request: Request) -> Link:
 @view("/v1/sessions", scope="read", tag="access")
 def list_sessions(service: Service, request: Request) -> Sessions:
     """Sessions in force: those of the key that asks, for admins all."""
-    return {"sessions": [_session(one) for one in sessions_for(service.keyring, visitor_of(request))]}
+    return [_session(one) for one in sessions_for(service.keyring, visitor_of(request))]
 
 
 @change("POST /v1/sessions/{session}/end", scope="read", tag="access")

@@ -1,7 +1,7 @@
 """Report of a model: champion, challengers, shadow tests, flags, suites, labels."""
 
 from collections.abc import Mapping
-from typing import Any, NotRequired
+from typing import Annotated, Any, NotRequired, TypeAlias
 
 from sqlalchemy import Connection, Engine, func, select
 from typing_extensions import TypedDict
@@ -9,12 +9,13 @@ from typing_extensions import TypedDict
 from outrider.assertions.comparison import DELTA_EDGES
 from outrider.dataops.comparisons import DifferenceLook, Word
 from outrider.dataops.improvement import shadow_tests
+from outrider.dataops.improvement.recommendation import DiscordantPairs
 from outrider.dataops.improvement.shadow_tests import Trial
 from outrider.dataops.ledger.counters import counts_by_slot, figures_of
 from outrider.dataops.models import registry as models
 from outrider.dataops.state.tables import SuiteOutcome, table_of
-from outrider.monitor.http.common import RateFigures, iso, rate_json
-from outrider.monitor.http.declared import Time
+from outrider.monitor.http.common import RateFigures, iso
+from outrider.monitor.http.declared import FieldsOf, Time
 from outrider.monitor.stream.answer_costs import AnswerCost, read_costs
 from outrider.monitor.views.fairness.reader import GroupGaps, newest_gaps
 from outrider.monitor.views.overview.reader import read_overview
@@ -62,18 +63,19 @@ class FlagsOfBoth(TypedDict):
     challenger: int
 
 
-class LabelSides(TypedDict):
-    """Labelled records that only one of the two gets wrong."""
-
-    rows: int
-    only_champion: int
-    only_challenger: int
-
-
-class FlagSides(LabelSides):
-    """Records flagged for one of the two alone, and flags. Flags by assertion."""
-
-    assertions: dict[str, FlagsOfBoth]
+LabelSides: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(DiscordantPairs, "LabelSides", about="Labelled records that only one of the two gets wrong."),
+]
+FlagSides: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        DiscordantPairs,
+        "FlagSides",
+        about="Records flagged for one of the two alone, and flags. Flags by assertion.",
+        more={"assertions": dict[str, FlagsOfBoth]},
+    ),
+]
 
 
 class CostOfBoth(TypedDict):
@@ -240,7 +242,7 @@ def report_json(engine: Engine, model: str, *, now_us: int) -> ModelReport:
         ],
         "records": view.records,
         "flagged": view.flagged,
-        "accuracy": rate_json(accuracy),
+        "accuracy": accuracy,
         "accuracy_version": version,
         "assertions": [
             {

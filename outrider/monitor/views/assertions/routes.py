@@ -21,11 +21,11 @@ from outrider.dataops.flags.quality import (
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
 from outrider.monitor.http.common import MOST_S, RateFigures, RequestBody, end_us, iso
-from outrider.monitor.http.declared import FieldsOf, Time, declared
+from outrider.monitor.http.declared import FieldsOf, Listed, Time, declared
 from outrider.monitor.http.responses import encoded
 from outrider.monitor.http.routes import change, form, page, view
 from outrider.monitor.queries import queries
-from outrider.monitor.views.overview.facts import AssertionFacts, assertion_json
+from outrider.monitor.views.overview.facts import ASSERTION, AssertionFacts
 from outrider.monitor.views.overview.reader import list_assertions
 from outrider.monitor.views.service import Service
 from outrider.monitor.web.forms import Fields, back, until_us
@@ -48,8 +48,7 @@ OVERLAP = FieldsOf(
     },
 )
 OverlapFacts: TypeAlias = Annotated[dict[str, Any], OVERLAP]
-LIVE_RATE = FieldsOf(LiveRateView, "LiveTestRate", times=True)
-LiveRateFacts: TypeAlias = Annotated[dict[str, Any], LIVE_RATE]
+LiveRateFacts: TypeAlias = Annotated[LiveRateView, FieldsOf(LiveRateView, "LiveTestRate", times=True)]
 _DETECTION = FieldsOf(
     Detection,
     "DetectionFigures",
@@ -70,12 +69,9 @@ QUALITY = FieldsOf(
         "suspended_until": Time | None,
     },
 )
-
-
-class Overlaps(TypedDict):
-    """Pairs of assertions that fire on the same records."""
-
-    overlaps: list[OverlapFacts]
+Overlaps: TypeAlias = Annotated[
+    list[OverlapFacts], Listed("overlaps", "Overlaps", "Pairs of assertions that fire on the same records.")
+]
 
 
 class AssertionReport(TypedDict):
@@ -109,7 +105,7 @@ class SuspensionWanted(RequestBody):
 def list_overlaps(service: Service, model: str) -> Overlaps:
     """Pairs of assertions that fire on the same records, most alike first."""
     with service.engine.connect() as connection:
-        return {"overlaps": [_overlap(pair) for pair in read_overlaps(connection, model)]}
+        return [_overlap(pair) for pair in read_overlaps(connection, model)]
 
 
 @view("/v1/assertions/{model}/{name:path}", scope="read", tag="assertions")
@@ -121,7 +117,7 @@ def show_assertion(service: Service, model: str, name: str) -> AssertionReport:
         rates = list_rates(connection, model, test=name)
     return {
         "assertion": QUALITY.body(found, suspended_until=found.suspended_until_us or None),
-        "rates": [LIVE_RATE.body(rate) for rate in rates],
+        "rates": rates,
         "overlaps": [_overlap(pair) for pair in pairs_of(pairs, name)],
     }
 
@@ -151,10 +147,10 @@ def pairs_of(pairs: list[Overlap], name: str) -> list[Overlap]:
     return [pair if pair.a == name else pair.reversed() for pair in pairs if name in (pair.a, pair.b)]
 
 
-class AssertionList(TypedDict):
-    """Active assertions and live tests of a model."""
-
-    assertions: list[AssertionFacts]
+AssertionList: TypeAlias = Annotated[
+    list[AssertionFacts],
+    Listed("assertions", "AssertionList", "Active assertions and live tests of a model."),
+]
 
 
 @page("/assertions/{model}/{name:path}", scope="read")
@@ -197,4 +193,4 @@ def assertions(service: Service, model: str) -> Response:
     """Active assertions and live tests with counts, rates and precision."""
     service.known(model)
     rows = list_assertions(service.engine, model, now_us=now_us(), rule=service.rule)
-    return encoded({"assertions": [assertion_json(row) for row in rows]})
+    return encoded({"assertions": [ASSERTION.body(row) for row in rows]})

@@ -1,7 +1,7 @@
 """API of kept comparisons: keep, follow, list, read, remove."""
 
 from collections.abc import Mapping
-from typing import Annotated, cast, get_args
+from typing import Annotated, TypeAlias, cast, get_args
 from urllib.parse import quote
 
 from fastapi import Depends, Query, Request
@@ -20,7 +20,7 @@ from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound, ValidationRefused
 from outrider.monitor.compare.labelled import Right, relabelled
 from outrider.monitor.http.common import iso
-from outrider.monitor.http.declared import Time
+from outrider.monitor.http.declared import Listed, Time
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.routes import change, form, page, view
 from outrider.monitor.http.visitors import GOES_ON, visitor_of
@@ -66,10 +66,9 @@ class ComparisonLine(TypedDict):
     candidates: list[VerdictLine]
 
 
-class ComparisonList(TypedDict):
-    """Newest kept comparisons."""
-
-    comparisons: list[ComparisonLine]
+ComparisonList: TypeAlias = Annotated[
+    list[ComparisonLine], Listed("comparisons", "ComparisonList", "Newest kept comparisons.")
+]
 
 
 class ComparisonBody(TypedDict):
@@ -101,28 +100,26 @@ def kept_in(service: Service) -> Comparisons:
 @view("/v1/comparisons", scope="read", tag=TAG)
 def comparison_list(service: Service, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> ComparisonList:
     """Newest comparisons, with the sentence on each candidate."""
-    return {
-        "comparisons": [
-            {
-                "id": found.id,
-                "kept": iso(found.kept_us),
-                "model": found.report.get("model"),
-                "production": found.report["production"]["name"],
-                "margin": found.report["margin"],
-                "ended": found.report["ended"],
-                "candidates": [
-                    {
-                        "candidate": each["name"],
-                        "verdict": each["verdict"],
-                        "sentence": each["sentence"],
-                        "records": each["records"],
-                    }
-                    for each in found.report["candidates"]
-                ],
-            }
-            for found in service.one(kept_in).newest(limit)
-        ]
-    }
+    return [
+        {
+            "id": found.id,
+            "kept": iso(found.kept_us),
+            "model": found.report.get("model"),
+            "production": found.report["production"]["name"],
+            "margin": found.report["margin"],
+            "ended": found.report["ended"],
+            "candidates": [
+                {
+                    "candidate": each["name"],
+                    "verdict": each["verdict"],
+                    "sentence": each["sentence"],
+                    "records": each["records"],
+                }
+                for each in found.report["candidates"]
+            ],
+        }
+        for found in service.one(kept_in).newest(limit)
+    ]
 
 
 @view("/v1/comparisons/{comparison}", scope="read", tag=TAG)

@@ -1,28 +1,23 @@
 """The API of quarantined records: list, retry, drop."""
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Query
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from outrider.dataops.datasets import quarantine
 from outrider.dataops.datasets.collect import datasets_of
 from outrider.dataops.datasets.quarantine import Action, QuarantinedRow, State
 from outrider.dataops.state.database import write
 from outrider.monitor.http.common import RequestBody
-from outrider.monitor.http.declared import FieldsOf
+from outrider.monitor.http.declared import FieldsOf, Listed
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.views.service import Service
 
-QUARANTINED = FieldsOf(QuarantinedRow, "QuarantinedRow", times=True)
-RowFacts: TypeAlias = Annotated[dict[str, Any], QUARANTINED]
-
-
-class QuarantinedRows(TypedDict):
-    """Records that datasets refused, with reasons."""
-
-    quarantined: list[RowFacts]
+RowFacts: TypeAlias = Annotated[QuarantinedRow, FieldsOf(QuarantinedRow, "QuarantinedRow", times=True)]
+QuarantinedRows: TypeAlias = Annotated[
+    list[RowFacts], Listed("quarantined", "QuarantinedRows", "Records that datasets refused, with reasons.")
+]
 
 
 class QuarantineChoice(RequestBody):
@@ -46,10 +41,9 @@ def list_quarantine(
         if model is not None:
             mine = datasets_of(connection, model)
             names = [name for name in mine if dataset in (None, name)]
-        found = quarantine.list_quarantine(
+        return quarantine.list_quarantine(
             connection, datasets=names, state=None if state == "all" else state, limit=limit
         )
-    return _json(found)
 
 
 @change("POST /v1/quarantine/{action}", scope="promote", tag="datasets")
@@ -60,8 +54,4 @@ def settle_quarantine(service: Service, action: Action, body: QuarantineChoice) 
     is not in quarantine, and nothing is changed. Dropped ones are retried by name.
     """
     with write(service.engine) as connection:
-        return _json(quarantine.settle(connection, action, dataset=body.dataset, records=body.records))
-
-
-def _json(rows: list[QuarantinedRow]) -> QuarantinedRows:
-    return {"quarantined": [QUARANTINED.body(row) for row in rows]}
+        return quarantine.settle(connection, action, dataset=body.dataset, records=body.records)

@@ -40,7 +40,7 @@ from outrider.dataops.improvement.jobs import JobRow
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import OPEN
 from outrider.monitor.http.common import RequestBody
-from outrider.monitor.http.declared import FieldsOf, declared
+from outrider.monitor.http.declared import FieldsOf, Listed, declared
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.responses import binary
@@ -104,19 +104,16 @@ class DatasetManifest(TypedDict):
 DATASET = FieldsOf(
     datasets.Version, "DatasetVersion", times=True, without=("manifest", "arrow_schema", "state")
 )
-DatasetFacts: TypeAlias = Annotated[dict[str, Any], DATASET]
+DatasetFacts: TypeAlias = Annotated[datasets.Version, DATASET]
 _DETAIL = dataclasses.replace(
     DATASET, name="DatasetDetail", more={"tags": list[str], "manifest": DatasetManifest}
 )
 _COMMITTED = dataclasses.replace(
     DATASET, name="CommittedDataset", more={"job": str, "labels": LabelAccount | None}
 )
-
-
-class DatasetVersions(TypedDict):
-    """Versions of datasets."""
-
-    datasets: list[DatasetFacts]
+DatasetVersions: TypeAlias = Annotated[
+    list[DatasetFacts], Listed("datasets", "DatasetVersions", "Versions of datasets.")
+]
 
 
 RowProvenance: TypeAlias = Annotated[
@@ -134,12 +131,9 @@ RowDifference: TypeAlias = Annotated[
 DatasetDiff: TypeAlias = Annotated[
     dict[str, Any], FieldsOf(datasets.Diff, "DatasetDiff", more={"rows": list[RowDifference]})
 ]
-
-
-class DatasetRows(TypedDict):
-    """Provenance of every row of a dataset version."""
-
-    rows: list[RowProvenance]
+DatasetRows: TypeAlias = Annotated[
+    list[RowProvenance], Listed("rows", "DatasetRows", "Provenance of every row of a dataset version.")
+]
 
 
 class PendingCommit(TypedDict):
@@ -154,7 +148,7 @@ def list_datasets(service: Service, model: str | None = None) -> DatasetVersions
     """Every version of every dataset."""
     with service.engine.connect() as connection:
         found = datasets.all_versions(connection)
-    return {"datasets": [DATASET.body(v) for v in found if model in (None, v.model)]}
+    return [version for version in found if model in (None, version.model)]
 
 
 @view("/v1/datasets/{name}/versions/{number}", scope="read", tag="datasets")
@@ -173,7 +167,7 @@ def get_provenance(service: Service, name: str, number: Selector) -> DatasetRows
     with service.engine.connect() as connection:
         found = find_version(connection, name, number)
         rows = datasets.provenance(connection, found)
-    return {"rows": [row.to_dict() for row in rows]}
+    return [row.to_dict() for row in rows]
 
 
 @view(
@@ -401,14 +395,8 @@ def _check_arrow(body: BinaryIO, limits: LimitSettings) -> None:
         raise bad(f"not an Arrow IPC stream: {str(error).splitlines()[0]}") from None
 
 
-TAG = FieldsOf(Tag, "DatasetTag", times=True)
-TagFacts: TypeAlias = Annotated[dict[str, Any], TAG]
-
-
-class DatasetTags(TypedDict):
-    """Tags of a dataset."""
-
-    tags: list[TagFacts]
+TagFacts: TypeAlias = Annotated[Tag, FieldsOf(Tag, "DatasetTag", times=True)]
+DatasetTags: TypeAlias = Annotated[list[TagFacts], Listed("tags", "DatasetTags", "Tags of a dataset.")]
 
 
 class TagRequest(RequestBody):
@@ -424,7 +412,7 @@ def get_tags(service: Service, name: str) -> DatasetTags:
     """Tags of a dataset with the versions that they name."""
     with service.engine.connect() as connection:
         references.find_version(connection, name)
-        return {"tags": [TAG.body(tag) for tag in references.list_tags(connection, name)]}
+        return references.list_tags(connection, name)
 
 
 @change("POST /v1/datasets/{name}/tags", scope="promote", tag="datasets")
@@ -432,18 +420,17 @@ def set_tag(service: Service, name: str, body: TagRequest) -> TagFacts:
     """Name a version; 409 where the tag names another one and ``moves`` is false."""
     try:
         with write(service.engine) as connection:
-            found = references.set_tag(
+            return references.set_tag(
                 connection, name, body.tag, body.version, moves=body.moves, now_us=now_us()
             )
     except TagTaken as error:
         raise ProblemError(problem(409, str(error), field="tag")) from None
     except ValueError as error:
         raise ProblemError(problem(422, str(error), field="tag")) from None
-    return TAG.body(found)
 
 
 @change("POST /v1/datasets/{name}/tags/{tag}/remove", scope="promote", tag="datasets")
 def remove_tag(service: Service, name: str, tag: str) -> TagFacts:
     """Remove a tag; the version that it named stays."""
     with write(service.engine) as connection:
-        return TAG.body(references.remove_tag(connection, name, tag))
+        return references.remove_tag(connection, name, tag)

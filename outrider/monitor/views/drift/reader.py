@@ -11,12 +11,13 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from sqlalchemy import Connection, Engine
 from typing_extensions import TypedDict
 
 from outrider.assertions.drift import DriftReport, profile_drift
+from outrider.assertions.drift.pictures import Picture
 from outrider.assertions.drift.sampling import FEWEST_BLOCKS, block_starts
 from outrider.assertions.profiling import Profile, ProfileLayout
 from outrider.assertions.times import utc, utc_text
@@ -32,6 +33,7 @@ from outrider.dataops.ledger.stored_profiles import (
 from outrider.dataops.loaders.training_rows import training_rows
 from outrider.dataops.payloads.objects import LocalObjects
 from outrider.dataops.state.database import now_us, open_database
+from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.process.helper import begin_helping
 from outrider.monitor.queries.long_reads import LongReads
@@ -63,16 +65,14 @@ class DriftChange(TypedDict):
     current: float | None
 
 
-class DriftDistribution(TypedDict):
-    """Shares of both windows in the same bars.
-
-    Of ``names``, or between ``edges``.
-    """
-
-    names: list[str]
-    edges: list[float]
-    reference: list[float]
-    current: list[float]
+DriftDistribution: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(
+        Picture,
+        "DriftDistribution",
+        about="Shares of both windows in the same bars.\n\nOf ``names``, or between ``edges``.",
+    ),
+]
 
 
 class DriftingColumn(TypedDict):

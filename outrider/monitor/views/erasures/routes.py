@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from fastapi import Request, Response
 from pydantic import Field
@@ -17,7 +17,7 @@ from outrider.dataops.erasure.target import MOST_NAMED, ErasureTarget
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound, OutriderError
 from outrider.monitor.http.common import RequestBody, iso
-from outrider.monitor.http.declared import Time
+from outrider.monitor.http.declared import Listed, Time
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.http.visitors import visitor_of
@@ -60,10 +60,9 @@ class ErasureState(TypedDict):
     """``model@version`` of models that were trained on rows of its records."""
 
 
-class Erasures(TypedDict):
-    """Erasures, pending ones first, then the newest."""
-
-    erasures: list[ErasureState]
+Erasures: TypeAlias = Annotated[
+    list[ErasureState], Listed("erasures", "Erasures", "Erasures, pending ones first, then the newest.")
+]
 
 
 @change("POST /v1/erasures", scope="admin", tag="erasure", status_code=202)
@@ -93,7 +92,7 @@ def erase(service: Service, body: ErasureWanted, request: Request, response: Res
 @view("/v1/erasures", scope="admin", tag="erasure")
 def list_erasures(service: Service) -> Erasures:
     """Erasures that are pending or done, without what they erase."""
-    return {"erasures": _states(service.engine, service.settings.data_folder)}
+    return _states(service.engine, service.settings.data_folder)
 
 
 @view("/v1/erasures/{erasure}", scope="admin", tag="erasure")

@@ -1,9 +1,8 @@
 """Group metrics of stored records and of dataset versions."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from outrider.dataops.ledger.class_words import NUMBER
 from outrider.dataops.ledger.group_columns import attribute_of, columns_of
 from outrider.dataops.ledger.minutes import DAY_US
 from outrider.dataops.ledger.stated_values import OTHERS
+from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.queries.newest_records import Words
 from outrider.monitor.views.series.answer import SeriesReport, SeriesRequest, groups_json
 from outrider.monitor.views.series.groups import GroupCut, answers_of, grouped_by
@@ -54,13 +54,19 @@ class GroupFigures:
         )
 
 
-class MetricFigures(TypedDict):
-    """One metric of one group with its interval."""
-
-    value: float | None
-    low: float
-    high: float
-    rows: int
+GroupMetric: TypeAlias = Annotated[
+    GroupRate,
+    FieldsOf(GroupRate, "MetricFigures", without=("group", "metric"), more={"value": float | None}),
+]
+_GAP = FieldsOf(
+    GroupGap,
+    "GapFacts",
+    more={
+        "metric": str,
+        **dict.fromkeys(("value", "low", "high", "ratio", "ratio_low", "ratio_high"), float | None),
+    },
+)
+GapFacts: TypeAlias = Annotated[GroupGap, _GAP]
 
 
 class GroupFacts(TypedDict):
@@ -68,22 +74,7 @@ class GroupFacts(TypedDict):
 
     group: str
     records: int
-    metrics: dict[str, MetricFigures]
-
-
-class GapFacts(TypedDict):
-    """Difference and ratio between a metric's highest and lowest group."""
-
-    metric: str
-    value: float | None
-    low: float | None
-    high: float | None
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    highest: str
-    lowest: str
-    left_out: list[str]
+    metrics: dict[str, GroupMetric]
 
 
 class FairnessFigures(TypedDict):
@@ -124,14 +115,13 @@ def newest_gaps(connection: Connection, model: str, *, now_us: int) -> list[Grou
             figures, _ = stored_figures(
                 connection, model=model, by=columns_of(attribute), positive=positive, asked=asked
             )
-            facts = figures_json(figures)
             found.append(
                 {
                     "by": attribute,
                     "positive": positive,
                     "version": figures.version,
-                    "records": facts["records"],
-                    "gaps": facts["gaps"],
+                    "records": figures.records,
+                    "gaps": list(figures.gaps),
                 }
             )
     return found
@@ -191,12 +181,7 @@ def figures_json(found: GroupFigures) -> FairnessFigures:
         for group, rows in part.rows.items():
             groups.setdefault(group, {"group": group, "records": rows, "metrics": {}})
     for rate in found.rates:
-        groups[rate.group]["metrics"][rate.metric] = {
-            "value": _or_none(rate.value),
-            "low": rate.low,
-            "high": rate.high,
-            "rows": rate.rows,
-        }
+        groups[rate.group]["metrics"][rate.metric] = rate
     return {
         "by": list(found.by),
         "positive": found.positive,
@@ -204,21 +189,7 @@ def figures_json(found: GroupFigures) -> FairnessFigures:
         "labelled": found.labelled,
         "labels_were_asked_for": found.asked,
         "groups": list(groups.values()),
-        "gaps": [
-            {
-                "metric": gap.metric,
-                "value": _or_none(gap.value),
-                "low": _or_none(gap.low),
-                "high": _or_none(gap.high),
-                "ratio": _or_none(gap.ratio),
-                "ratio_low": _or_none(gap.ratio_low),
-                "ratio_high": _or_none(gap.ratio_high),
-                "highest": gap.highest,
-                "lowest": gap.lowest,
-                "left_out": list(gap.left_out),
-            }
-            for gap in found.gaps
-        ],
+        "gaps": list(found.gaps),
     }
 
 
@@ -248,7 +219,3 @@ def _check_names(by: Sequence[str]) -> None:
 
 def _attribute(name: str) -> str:
     return f"attrs.{name.removeprefix('inputs.').removeprefix('attrs.')}"
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -1,6 +1,6 @@
 """Routes of flags and their reviews."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 from urllib.parse import quote
 
 from fastapi import Query, Request
@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from outrider.dataops.flags import reviews
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import Limit, RequestBody
-from outrider.monitor.http.declared import FieldsOf, declared
+from outrider.monitor.http.declared import FieldsOf, Listed, declared
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.responses import encoded
 from outrider.monitor.http.routes import change, form, page, view
@@ -25,14 +25,10 @@ from outrider.monitor.web.pictures import draw_evidence, make_cards, png
 PAGE_FLAGS = 60
 
 
-REVIEW = FieldsOf(reviews.ReviewRow, "FlagReview", times=True)
-ReviewFacts: TypeAlias = Annotated[dict[str, Any], REVIEW]
-
-
-class Reviews(TypedDict):
-    """Reviews of flags, newest first."""
-
-    reviews: list[ReviewFacts]
+ReviewFacts: TypeAlias = Annotated[reviews.ReviewRow, FieldsOf(reviews.ReviewRow, "FlagReview", times=True)]
+Reviews: TypeAlias = Annotated[
+    list[ReviewFacts], Listed("reviews", "Reviews", "Reviews of flags, newest first.")
+]
 
 
 class ReviewGiven(RequestBody):
@@ -50,15 +46,14 @@ def list_reviews(
 ) -> Reviews:
     """Reviews of flags, newest first."""
     with service.engine.connect() as connection:
-        found = reviews.list_reviews(connection, model=model, assertion=assertion, limit=limit)
-    return {"reviews": [REVIEW.body(row) for row in found]}
+        return reviews.list_reviews(connection, model=model, assertion=assertion, limit=limit)
 
 
 @change("POST /v1/reviews", scope="review", tag="assertions", status_code=201)
 def give_review(service: Service, body: ReviewGiven) -> ReviewFacts:
     """Review a flag; the latest review of a flag counts."""
     with write(service.engine) as connection:
-        row = reviews.give(
+        return reviews.give(
             connection,
             body.flag,
             is_error=body.is_error,
@@ -66,7 +61,6 @@ def give_review(service: Service, body: ReviewGiven) -> ReviewFacts:
             note=body.note,
             now_us=now_us(),
         )
-    return REVIEW.body(row)
 
 
 class FlagList(TypedDict):

@@ -1,22 +1,19 @@
 """Routes of the fleet."""
 
+from typing import Annotated, TypeAlias
+
 from fastapi import Request
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from outrider.dataops.state.database import now_us
+from outrider.monitor.http.declared import Listed
 from outrider.monitor.http.routes import page, view
 from outrider.monitor.views.service import Service
 
 from .reader import ORDER, FleetFacts, fleet_json, read_fleet
 
 VERDICTS = {name: name for name in ORDER} | {"waiting": "no records"}
-
-
-class Fleet(TypedDict):
-    """A line per model, worst first."""
-
-    models: list[FleetFacts]
+Fleet: TypeAlias = Annotated[list[FleetFacts], Listed("models", "Fleet", "A line per model, worst first.")]
 
 
 @page("/", scope="read")
@@ -36,4 +33,4 @@ def fleet(service: Service) -> Fleet:
     names = service.frame.models()
     with service.engine.connect() as connection:
         lines = read_fleet(connection, names, service.alarm_rule, now_us=now_us())
-    return {"models": fleet_json(lines)}
+    return fleet_json(lines)

@@ -6,14 +6,13 @@ from urllib.parse import quote
 from fastapi import Request
 from pydantic import AwareDatetime, Field
 from starlette.responses import RedirectResponse, Response
-from typing_extensions import TypedDict
 
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.alarms.incident_row import IncidentRow
 from outrider.dataops.state.database import now_us
 from outrider.errors import NotFound
 from outrider.monitor.http.common import MOST_S, Limit, RequestBody, end_us, targets_of
-from outrider.monitor.http.declared import FieldsOf, Time
+from outrider.monitor.http.declared import FieldsOf, Listed, Time
 from outrider.monitor.http.error_page import HEADERS
 from outrider.monitor.http.incident_actions import act
 from outrider.monitor.http.routes import change, form, page, view
@@ -32,12 +31,9 @@ INCIDENT = FieldsOf(
     more={"muted_until": Time | None, "sentence": str, "next_step": str},
 )
 IncidentFacts: TypeAlias = Annotated[dict[str, Any], INCIDENT]
-
-
-class Incidents(TypedDict):
-    """Incidents, newest first."""
-
-    incidents: list[IncidentFacts]
+Incidents: TypeAlias = Annotated[
+    list[IncidentFacts], Listed("incidents", "Incidents", "Incidents, newest first.")
+]
 
 
 class IncidentAction(RequestBody):
@@ -63,7 +59,7 @@ def list_incidents(
         found = stored_incidents.list_incidents(
             connection, now_us=now_us(), model=model, status=wanted, assertion=assertion, limit=limit
         )
-    return {"incidents": [_incident(row) for row in found]}
+    return [_incident(row) for row in found]
 
 
 @change("POST /v1/incidents/{incident}", scope="review", tag="assertions")

@@ -1,33 +1,26 @@
 """Routes of jobs."""
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from fastapi import Query, Request
 from sqlalchemy import Connection, Engine
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from outrider.dataops.improvement import jobs
 from outrider.dataops.improvement.jobs import JobClosed, JobRow, Kind
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.state.job_states import ENDED, OPEN
 from outrider.errors import NotFound
-from outrider.monitor.http.declared import FieldsOf
+from outrider.monitor.http.declared import FieldsOf, Listed
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.routes import change, form, view
 from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.views.service import Service
 from outrider.monitor.web.forms import Fields, back
 
-JOB = FieldsOf(JobRow, "Job", times=True)
-JobFacts: TypeAlias = Annotated[dict[str, Any], JOB]
-
-
-class Jobs(TypedDict):
-    """Jobs of the trainer, newest first."""
-
-    jobs: list[JobFacts]
+JobFacts: TypeAlias = Annotated[JobRow, FieldsOf(JobRow, "Job", times=True)]
+Jobs: TypeAlias = Annotated[list[JobFacts], Listed("jobs", "Jobs", "Jobs of the trainer, newest first.")]
 
 
 @view("/v1/jobs", scope="read", tag="retrains")
@@ -43,15 +36,14 @@ def list_jobs(
         service.model(model)
     statuses = {"open": OPEN, "ended": ENDED, "all": None}[state]
     with service.engine.connect() as connection:
-        found = jobs.recent(connection, kind=kind, model=model, limit=limit, statuses=statuses)
-    return {"jobs": [JOB.body(job) for job in found]}
+        return jobs.recent(connection, kind=kind, model=model, limit=limit, statuses=statuses)
 
 
 @view("/v1/jobs/{job}", scope="read", tag="retrains")
 def get_job(service: Service, job: str) -> JobFacts:
     """Job with its stage, progress, seconds per stage, and error with the last lines of its log."""
     with service.engine.connect() as connection:
-        return JOB.body(jobs.get(connection, job))
+        return jobs.get(connection, job)
 
 
 @change("POST /v1/jobs/{job}/cancel", scope="promote", tag="retrains")
@@ -67,10 +59,10 @@ def retry_job(service: Service, job: str) -> JobFacts:
     return _changed(service.engine, lambda connection: jobs.retry(connection, job, now_us=now_us()))
 
 
-def _changed(engine: Engine, change: Callable[[Connection], JobRow]) -> dict[str, Any]:
+def _changed(engine: Engine, change: Callable[[Connection], JobRow]) -> JobRow:
     try:
         with write(engine) as connection:
-            return JOB.body(change(connection))
+            return change(connection)
     except JobClosed as error:
         raise ProblemError(problem(409, str(error), field="job")) from error
 

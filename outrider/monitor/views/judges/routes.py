@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from outrider.assertions.statistics.kappa import RaterAgreement, agreement
 from outrider.dataops.judges import Reply, counts_of, failures_of, labelled_pairs, spent_today, version_of
 from outrider.dataops.state.database import now_us
-from outrider.monitor.http.declared import FieldsOf
+from outrider.monitor.http.declared import FieldsOf, Listed
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.routes import view
 from outrider.monitor.metrics.catalogue import BY_NAME
@@ -59,10 +59,7 @@ class JudgeFacts(TypedDict):
     failures: list[FailureFacts]
 
 
-class JudgeList(TypedDict):
-    """Judges of a model."""
-
-    judges: list[JudgeFacts]
+JudgeList: TypeAlias = Annotated[list[JudgeFacts], Listed("judges", "JudgeList", "Judges of a model.")]
 
 
 OUTCOMES = BY_NAME["outrider_judge_questions_total"].enums["outcome"]
@@ -103,8 +100,4 @@ def judges(service: Service, model: str) -> JudgeList:
         there = ", ".join(service.settings.models) or "none"
         raise ProblemError(problem(404, f"there is no model {model!r}; there is {there}", field="model"))
     own = service.settings.models[model].judges
-    return {
-        "judges": [
-            judge_view(service.engine, service.settings, model, name, judge) for name, judge in own.items()
-        ]
-    }
+    return [judge_view(service.engine, service.settings, model, name, judge) for name, judge in own.items()]

@@ -1,6 +1,6 @@
 """Routes of labels: the queue, estimates, proposed corrections."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from fastapi import Query
 from pydantic import AwareDatetime, Field
@@ -12,27 +12,25 @@ from outrider.dataops.labels import estimates
 from outrider.dataops.labels import queue as labels
 from outrider.dataops.labels.weak_labels import WeakLabelView, list_weak_labels
 from outrider.dataops.state.database import now_us, write
-from outrider.monitor.http.common import ESTIMATE, EstimateFacts, RequestBody
-from outrider.monitor.http.declared import FieldsOf
+from outrider.monitor.http.common import RequestBody
+from outrider.monitor.http.declared import FieldsOf, Listed
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.views.service import Service
 
-REQUEST = FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
-RequestFacts: TypeAlias = Annotated[dict[str, Any], REQUEST]
-
-
-class LabelRequests(TypedDict):
-    """Records that wait for a label, or got one."""
-
-    requests: list[RequestFacts]
-
-
-class TrafficEstimates(TypedDict):
-    """Accuracy, and precision per assertion, over the traffic."""
-
-    accuracy: EstimateFacts
-    precision: dict[str, EstimateFacts]
-    note: str
+RequestFacts: TypeAlias = Annotated[
+    labels.RequestedLabel, FieldsOf(labels.RequestedLabel, "LabelRequest", times=True)
+]
+LabelRequests: TypeAlias = Annotated[
+    list[RequestFacts], Listed("requests", "LabelRequests", "Records that wait for a label, or got one.")
+]
+TrafficEstimates: TypeAlias = Annotated[
+    estimates.Estimates,
+    FieldsOf(
+        estimates.Estimates,
+        "TrafficEstimates",
+        about="Accuracy, and precision per assertion, over the traffic.",
+    ),
+]
 
 
 class LabelsWanted(RequestBody):
@@ -53,8 +51,7 @@ def list_requests(
 ) -> LabelRequests:
     """The label queue."""
     with service.engine.connect() as connection:
-        found = labels.list_requests(connection, model=model, status=status, limit=limit)
-    return {"requests": [REQUEST.body(item) for item in found]}
+        return labels.list_requests(connection, model=model, status=status, limit=limit)
 
 
 @view("/v1/models/{model}/estimates", scope="read", tag="labels")
@@ -62,12 +59,7 @@ def read_estimates(service: Service, model: str) -> TrafficEstimates:
     """Accuracy and precision over the traffic, from labels that were asked for."""
     service.model(model)
     with service.engine.connect() as connection:
-        found = estimates.read_estimates(connection, model)
-    return {
-        "accuracy": ESTIMATE.body(found.accuracy),
-        "precision": {name: ESTIMATE.body(one) for name, one in found.precision.items()},
-        "note": found.note,
-    }
+        return estimates.read_estimates(connection, model)
 
 
 @change("POST /v1/label-requests", scope="label", models="body", tag="labels", status_code=201)
@@ -95,12 +87,13 @@ def request_labels(service: Service, body: LabelsWanted) -> LabelRequests:
         if not labels.queue_labels(connection, found):  # somebody was faster: now under the lock
             found = choose(connection)
             labels.queue_labels(connection, found)
-    return {"requests": [REQUEST.body(item) for item in found.requests]}
+    return found.requests
 
 
 # Times of records are of any year, which no format of JSON Schema is.
-WEAK_LABEL = FieldsOf(WeakLabelView, "StoredWeakLabel", times=True, more={"ts": str})
-WeakLabelFacts: TypeAlias = Annotated[dict[str, Any], WEAK_LABEL]
+WeakLabelFacts: TypeAlias = Annotated[
+    WeakLabelView, FieldsOf(WeakLabelView, "StoredWeakLabel", times=True, more={"ts": str})
+]
 
 
 class WeakLabelList(TypedDict):
@@ -132,7 +125,4 @@ def weak_labels(
             limit=limit,
             after=after,
         )
-    return {
-        "weak_labels": [WEAK_LABEL.body(row) for row in found],
-        "after": found[-1].id if len(found) == limit else None,
-    }
+    return {"weak_labels": found, "after": found[-1].id if len(found) == limit else None}

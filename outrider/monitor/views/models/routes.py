@@ -23,7 +23,7 @@ from outrider.dataops.state.database import DatabaseChanges, now_us, write
 from outrider.errors import NotFound
 from outrider.monitor.http.champion_actions import roll_back
 from outrider.monitor.http.common import RequestBody, targets_of
-from outrider.monitor.http.declared import FieldsOf, declared
+from outrider.monitor.http.declared import FieldsOf, Listed, declared
 from outrider.monitor.http.responses import binary
 from outrider.monitor.http.routes import change, form, page, view
 from outrider.monitor.http.visitors import visitor_of
@@ -43,12 +43,9 @@ MODEL = FieldsOf(
     more={"has_weights": bool, "source": dict[str, Any]},
 )
 ModelFacts: TypeAlias = Annotated[dict[str, Any], MODEL]
-
-
-class ModelVersions(TypedDict):
-    """Versions of models with their status."""
-
-    models: list[ModelFacts]
+ModelVersions: TypeAlias = Annotated[
+    list[ModelFacts], Listed("models", "ModelVersions", "Versions of models with their status.")
+]
 
 
 class GateFacts(TypedDict):
@@ -90,7 +87,7 @@ class LineageNode(TypedDict):
 def list_models(service: Service, model: str | None = None) -> ModelVersions:
     """Every version and what became of it."""
     with service.engine.connect() as connection:
-        return {"models": [model_facts(found) for found in models.all_versions(connection, model)]}
+        return [model_facts(found) for found in models.all_versions(connection, model)]
 
 
 @view("/v1/models/{model}/versions/{version}", scope="read", tag="models")
@@ -186,8 +183,7 @@ MOST_LETTERS = 2_000
 _LOOK_S = 0.1
 """Polling interval while a request waits for a commit."""
 
-CHANGE = FieldsOf(ChangeRow, "ChampionChange", times=True)
-ChampionChange: TypeAlias = Annotated[dict[str, Any], CHANGE]
+ChampionChange: TypeAlias = Annotated[ChangeRow, FieldsOf(ChangeRow, "ChampionChange", times=True)]
 
 
 class ChampionHistory(TypedDict):
@@ -338,7 +334,7 @@ def get_history(
             raise NotFound(f"no model {model!r} has a version")
     shown = found[:limit]
     more = shown[-1].seq if len(found) > limit else None
-    return {"model": model, "changes": [CHANGE.body(row) for row in shown], "next": more}
+    return {"model": model, "changes": shown, "next": more}
 
 
 def _tag(found: models.Model) -> str:

@@ -27,7 +27,7 @@ from outrider.dataops.state.database import now_us, write
 from outrider.dataops.uploads.checks import sha256_of
 from outrider.errors import NotFound
 from outrider.monitor.http.common import RequestBody, iso, known_model, targets_of
-from outrider.monitor.http.declared import Time, declared
+from outrider.monitor.http.declared import Time
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.responses import binary
 from outrider.monitor.http.routes import change, view
@@ -128,14 +128,8 @@ def _parts(kind: str) -> dict[int | str, dict[str, Any]]:
     return {**whole, 206: {**whole[200], "description": "Part of the file"}}
 
 
-@view(
-    "/v1/retrains/{job}/task",
-    scope="read",
-    tag="models",
-    jobs="waiting",
-    response_model=declared(ExternalTask),
-)
-def get_task(service: Service, job: str, request: Request) -> dict[str, Any]:
+@view("/v1/retrains/{job}/task", scope="read", tag="models", jobs="waiting")
+def get_task(service: Service, job: str, request: Request) -> ExternalTask:
     """Dataset, champion, settings and deadline of a job that is trained outside."""
     with service.engine.connect() as connection:
         found = _waiting(request, job, connection)
@@ -193,15 +187,8 @@ class _Reports:
         self.kept_us: dict[str, int] = {}
 
 
-@change(
-    "POST /v1/retrains/{job}/progress",
-    scope="promote",
-    tag="models",
-    jobs="waiting",
-    status_code=202,
-    response_model=declared(TakenReport),
-)
-def report_progress(service: Service, job: str, body: ProgressReport, request: Request) -> dict[str, Any]:
+@change("POST /v1/retrains/{job}/progress", scope="promote", tag="models", jobs="waiting", status_code=202)
+def report_progress(service: Service, job: str, body: ProgressReport, request: Request) -> TakenReport:
     """Report the place of the training: shown as that of a local one. Two a second are kept."""
     setattr(request.state, GOES_ON, True)  # no change that the log of writes is for
     now = now_us()
@@ -219,14 +206,8 @@ def report_progress(service: Service, job: str, body: ProgressReport, request: R
     return {"job": job, "status": found.status, "kept": is_kept}
 
 
-@change(
-    "POST /v1/retrains/{job}/failure",
-    scope="promote",
-    tag="models",
-    jobs="waiting",
-    response_model=declared(TakenReport),
-)
-def report_failure(service: Service, job: str, body: FailureReport, request: Request) -> dict[str, Any]:
+@change("POST /v1/retrains/{job}/failure", scope="promote", tag="models", jobs="waiting")
+def report_failure(service: Service, job: str, body: FailureReport, request: Request) -> TakenReport:
     """Close the job as failed, with the last lines of its log; ``retrain.failed`` leaves."""
     with write(service.engine) as connection:
         _open(_waiting(request, job, connection))
@@ -273,7 +254,7 @@ def _task(
     objects: LocalObjects,
     found: JobRow,
     champion: Model | None,
-) -> dict[str, Any]:
+) -> ExternalTask:
     own = known_model(settings, found.model)
     here = f"/v1/retrains/{found.id}"
     waits = found.result.get("waits", {})
@@ -294,15 +275,17 @@ def _task(
     }
 
 
-def _dataset(version: datasets.Version | None, url: str) -> dict[str, Any] | None:
+def _dataset(version: datasets.Version | None, url: str) -> TaskDataset | None:
     if version is None:
         return None
-    told = {"name": version.dataset, "version": version.number, "digest": version.digest}
-    return told | {"rows": version.rows, "url": url}
+    return {
+        "name": version.dataset, "version": version.number, "digest": version.digest,
+        "rows": version.rows, "url": url,
+    }  # fmt: skip
 
 
-def _champion(settings: Settings, objects: LocalObjects, found: Model, here: str) -> dict[str, Any]:
-    files = [
+def _champion(settings: Settings, objects: LocalObjects, found: Model, here: str) -> TaskChampion:
+    files: list[TaskFile] = [
         {
             "name": name,
             "bytes": path.stat().st_size,

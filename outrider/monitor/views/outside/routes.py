@@ -1,44 +1,17 @@
 """The API of uploaded versions: announced, sent in pieces, registered."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import Query, Request, Response
 from typing_extensions import TypedDict
 
-from outrider.monitor.http.declared import Time, declared
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.http.visitors import GOES_ON, visitor_of
 from outrider.monitor.views.service import Service
 
-from .versions import VersionRequest, VersionUploads
+from .versions import RegisteredVersion, Upload, VersionRequest, VersionUploads
 
 _OCTETS = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-
-
-class UploadFile(TypedDict):
-    """Announced file, and its received bytes."""
-
-    name: str
-    bytes: int
-    received: int
-    url: str
-    """Where its bytes from ``received`` on are sent to, with PUT."""
-
-
-class Upload(TypedDict):
-    """Upload of a version."""
-
-    upload: str
-    model: str
-    kind: str
-    status: Literal["open", "done"]
-    version: str | None
-    job: str | None
-    until: Time | None
-    """Removed then, if it is not finished."""
-    files: list[UploadFile]
-    complete: str
-    """Where to POST once all is there."""
 
 
 class Received(TypedDict):
@@ -48,29 +21,14 @@ class Received(TypedDict):
     received: int
 
 
-class RegisteredVersion(TypedDict):
-    """Registered version, and the job of its gate."""
-
-    model: str
-    version: str
-    job: str
-
-
 def _uploads(service: Service) -> VersionUploads:
     return VersionUploads(service.engine, service.settings, service.objects)
 
 
-@change(
-    "POST /v1/models/{model}/versions",
-    scope="promote",
-    jobs="waiting",
-    tag="models",
-    status_code=201,
-    response_model=declared(Upload),
-)
+@change("POST /v1/models/{model}/versions", scope="promote", jobs="waiting", tag="models", status_code=201)
 def begin_upload(
     service: Service, model: str, body: VersionRequest, request: Request, response: Response
-) -> dict[str, Any]:
+) -> Upload:
     """Begin the upload of a version: a challenger, which the gate judges.
 
     ``kind`` is ``safetensors`` (weights of the champion's architecture), ``onnx``, ``hf`` (a Hugging
@@ -82,15 +40,8 @@ def begin_upload(
     return made
 
 
-@view(
-    "/v1/uploads/{upload}",
-    scope="promote",
-    models="route",
-    jobs="ended",
-    tag="models",
-    response_model=declared(Upload),
-)
-def get_upload(service: Service, upload: str, request: Request) -> dict[str, Any]:
+@view("/v1/uploads/{upload}", scope="promote", models="route", jobs="ended", tag="models")
+def get_upload(service: Service, upload: str, request: Request) -> Upload:
     """Upload with the received bytes of each file."""
     return service.one(_uploads).get(upload, visitor_of(request))
 
@@ -102,7 +53,6 @@ def get_upload(service: Service, upload: str, request: Request) -> dict[str, Any
     jobs="waiting",
     tag="models",
     openapi_extra={"requestBody": {"required": True, "content": _OCTETS}},
-    response_model=declared(Received),
 )
 async def put_piece(
     service: Service,
@@ -110,7 +60,7 @@ async def put_piece(
     name: str,
     request: Request,
     offset: Annotated[int, Query(ge=0, le=2**62)] = 0,
-) -> dict[str, Any]:
+) -> Received:
     """Append bytes to a file at ``offset``: the rest of it, or any piece.
 
     409 with ``received`` where so many bytes are there, or another request goes on with the file.
@@ -127,9 +77,8 @@ async def put_piece(
     jobs="ended",
     tag="models",
     status_code=201,
-    response_model=declared(RegisteredVersion),
 )
-def complete_upload(service: Service, upload: str, request: Request) -> dict[str, Any]:
+def complete_upload(service: Service, upload: str, request: Request) -> RegisteredVersion:
     """Check everything that was sent and register the version; the gate is queued.
 
     422 says which file or tensor is not as expected. Asked again, it answers the same.

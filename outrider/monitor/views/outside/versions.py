@@ -6,11 +6,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import Request
 from pydantic import Field
 from sqlalchemy import Connection, Engine
+from typing_extensions import TypedDict
 
 from outrider.addresses import origin_of
 from outrider.dataops.datasets.references import open_version
@@ -33,6 +34,7 @@ from outrider.dataops.uploads.checks import ChampionFiles, check_digests, checke
 from outrider.dataops.uploads.store import Pieces, UploadRow, WrongOffset
 from outrider.errors import ConfigError, NotFound
 from outrider.monitor.http.common import RequestBody, iso, known_model
+from outrider.monitor.http.declared import Time
 from outrider.monitor.http.limits import BodyBounds, ClientGone, body_parts
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.visitors import Visitor, of_job
@@ -71,6 +73,40 @@ class VersionRequest(RequestBody):
     )
 
 
+class UploadFile(TypedDict):
+    """Announced file, and its received bytes."""
+
+    name: str
+    bytes: int
+    received: int
+    url: str
+    """Where its bytes from ``received`` on are sent to, with PUT."""
+
+
+class Upload(TypedDict):
+    """Upload of a version."""
+
+    upload: str
+    model: str
+    kind: str
+    status: Literal["open", "done"]
+    version: str | None
+    job: str | None
+    until: Time | None
+    """Removed then, if it is not finished."""
+    files: list[UploadFile]
+    complete: str
+    """Where to POST once all is there."""
+
+
+class RegisteredVersion(TypedDict):
+    """Registered version, and the job of its gate."""
+
+    model: str
+    version: str
+    job: str
+
+
 class VersionUploads:
     def __init__(self, engine: Engine, settings: Settings, objects: LocalObjects) -> None:
         self._engine, self._settings, self._objects = engine, settings, objects
@@ -78,7 +114,7 @@ class VersionUploads:
         self._lock = threading.Lock()
         self._checked: set[str] = set()
 
-    def begin(self, model: str, body: VersionRequest, visitor: Visitor) -> dict[str, Any]:
+    def begin(self, model: str, body: VersionRequest, visitor: Visitor) -> Upload:
         settings, limits = self._settings, self._settings.limits
         own, job = known_model(settings, model), of_job(visitor, body.job, model=model)
         announced = _announced(body)
@@ -115,7 +151,7 @@ class VersionUploads:
             self._pieces.drop(left)
         return self.told(made)
 
-    def get(self, upload: str, visitor: Visitor) -> dict[str, Any]:
+    def get(self, upload: str, visitor: Visitor) -> Upload:
         with self._engine.connect() as connection:
             return self.told(_upload(connection, upload, visitor))
 
@@ -131,7 +167,7 @@ class VersionUploads:
         await asyncio.to_thread(self._touch, upload)
         return piece.offset
 
-    def complete(self, upload: str, visitor: Visitor) -> dict[str, Any]:
+    def complete(self, upload: str, visitor: Visitor) -> RegisteredVersion:
         with self._engine.connect() as connection:
             found = _upload(connection, upload, visitor)
             if found.version is not None:
@@ -165,9 +201,9 @@ class VersionUploads:
                 store.expire(connection, now_us=1)
         self._pieces.drop(upload)
 
-    def told(self, found: UploadRow) -> dict[str, Any]:
+    def told(self, found: UploadRow) -> Upload:
         here, is_done = f"/v1/uploads/{found.id}", found.status == "done"
-        files = [
+        files: list[UploadFile] = [
             {
                 "name": file.name,
                 "bytes": file.bytes,
@@ -365,9 +401,9 @@ def refusals() -> Iterator[None]:
         raise ProblemError(problem(422, str(error), **facts)) from None
 
 
-def _registered(connection: Connection, found: UploadRow) -> dict[str, Any]:
+def _registered(connection: Connection, found: UploadRow) -> RegisteredVersion:
     job = found.job
     if job is None or not found.token:
         asked = (one for one in jobs.recent(connection, model=found.model, limit=1000))
         job = next((one.id for one in asked if one.params.get("candidate") == found.version), job or "")
-    return {"model": found.model, "version": found.version, "job": job}
+    return {"model": found.model, "version": str(found.version), "job": job}

@@ -1,26 +1,13 @@
 """Types of an overview's assertions and live tests."""
 
-from dataclasses import asdict
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
-from outrider.monitor.http.common import RateFigures, rate_json
+from outrider.monitor.http.common import RateFigures
 from outrider.monitor.http.declared import FieldsOf
 
 from .reader import AssertionView, LiveTestView
 
-AssertionFacts: TypeAlias = Annotated[
-    dict[str, Any], FieldsOf(AssertionView, "WatchedAssertion", more={"precision": RateFigures})
-]
-
-
-LiveTestFacts: TypeAlias = Annotated[
-    dict[str, Any], FieldsOf(LiveTestView, "LiveTestOutcomes", more={"failure": RateFigures})
-]
-
-
-def assertion_json(row: AssertionView) -> dict[str, Any]:
-    return asdict(row) | {"precision": rate_json(row.precision)}
-
-
-def live_json(test: LiveTestView) -> dict[str, Any]:
-    return asdict(test) | {"failure": rate_json(test.failure)}
+ASSERTION = FieldsOf(AssertionView, "WatchedAssertion", more={"precision": RateFigures})
+AssertionFacts: TypeAlias = Annotated[AssertionView, ASSERTION]
+LIVE_TEST = FieldsOf(LiveTestView, "LiveTestOutcomes", more={"failure": RateFigures})
+LiveTestFacts: TypeAlias = Annotated[LiveTestView, LIVE_TEST]

@@ -1,7 +1,6 @@
 """Routes of the overview."""
 
-from dataclasses import asdict
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated
 
 from fastapi import Request
 from starlette.responses import Response
@@ -9,7 +8,7 @@ from typing_extensions import TypedDict
 
 from outrider.dataops.alarms import stored_incidents
 from outrider.dataops.state.database import now_us
-from outrider.monitor.http.common import RateFigures, rate_json
+from outrider.monitor.http.common import RateFigures
 from outrider.monitor.http.declared import FieldsOf, declared
 from outrider.monitor.http.responses import encoded
 from outrider.monitor.http.routes import page, view
@@ -19,30 +18,27 @@ from outrider.monitor.views.series.page import COMPARED, RANGES, read_series_vie
 from outrider.monitor.views.service import Service
 from outrider.monitor.views.triggers.reader import triggers_of
 
-from .facts import AssertionFacts, LiveTestFacts, assertion_json, live_json
+from .facts import AssertionFacts, LiveTestFacts
 from .reader import Overview, read_overview
 
-OverviewFacts: TypeAlias = Annotated[
-    dict[str, Any],
-    FieldsOf(
-        Overview,
-        "ModelOverview",
-        more={
-            "assertions": list[AssertionFacts],
-            "live_tests": list[LiveTestFacts],
-            "accuracy": dict[str, dict[str, RateFigures]],
-            "accuracy_of_all": RateFigures,
-            "columns": list[ColumnReport],
-        },
-        without=("profile",),
-    ),
-]
+OVERVIEW = FieldsOf(
+    Overview,
+    "ModelOverview",
+    more={
+        "assertions": list[AssertionFacts],
+        "live_tests": list[LiveTestFacts],
+        "accuracy": dict[str, dict[str, RateFigures]],
+        "accuracy_of_all": RateFigures,
+        "columns": list[ColumnReport],
+    },
+    without=("profile",),
+)
 
 
 class Overviews(TypedDict):
     """Overview of each model, and which processes run."""
 
-    models: list[OverviewFacts]
+    models: list[Annotated[Overview, OVERVIEW]]
     processes: dict[str, bool]
 
 
@@ -94,17 +90,8 @@ def overview(service: Service, model: str | None = None) -> Response:
         read_overview(service.engine, name, now_us=now_us(), last_seq=last, rule=service.rule)
         for name in names
     ]
-    bodies = []
-    for found in views:
-        body = asdict(found)
-        body["assertions"] = [assertion_json(row) for row in found.assertions]
-        body["live_tests"] = [live_json(test) for test in found.live_tests]
-        body["accuracy"] = {
-            part: {version: rate_json(rate) for version, rate in by.items()}
-            for part, by in found.accuracy.items()
-        }
-        body["accuracy_of_all"] = rate_json(found.accuracy_of_all)
-        body["columns"] = [column_report(column) for column in found.profile.columns]
-        del body["profile"]
-        bodies.append(body)
+    bodies = [
+        OVERVIEW.body(found, columns=[column_report(column) for column in found.profile.columns])
+        for found in views
+    ]
     return encoded({"models": bodies, "processes": service.health()})

@@ -1,6 +1,6 @@
 """API of pauses of shadow models and live tests, not capture."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -8,23 +8,20 @@ from typing_extensions import TypedDict
 from outrider.dataops.state import pauses
 from outrider.dataops.state.database import now_us, write
 from outrider.monitor.http.common import RequestBody
-from outrider.monitor.http.declared import FieldsOf
+from outrider.monitor.http.declared import FieldsOf, Listed
 from outrider.monitor.http.routes import change, view
 from outrider.monitor.views.service import Service
 
-PAUSE = FieldsOf(pauses.PauseRow, "Pause", times=True)
-PauseFacts: TypeAlias = Annotated[dict[str, Any], PAUSE]
+PauseFacts: TypeAlias = Annotated[pauses.PauseRow, FieldsOf(pauses.PauseRow, "Pause", times=True)]
+Pauses: TypeAlias = Annotated[
+    list[PauseFacts], Listed("pauses", "Pauses", 'Pauses, oldest first; model ``""`` stands for every model.')
+]
 
 
-class Pauses(TypedDict):
-    """Pauses, oldest first; model ``""`` stands for every model."""
-
-    pauses: list[PauseFacts]
-
-
-class Resumed(Pauses):
+class Resumed(TypedDict):
     """Ended pauses, and pauses of every model that hold on."""
 
+    pauses: list[PauseFacts]
     still: list[PauseFacts]
 
 
@@ -47,7 +44,7 @@ class ResumeWanted(RequestBody):
 def list_pauses(service: Service) -> Pauses:
     """Pauses in force, oldest first; model ``""`` stands for every model."""
     with service.engine.connect() as connection:
-        return _json(pauses.list_pauses(connection))
+        return pauses.list_pauses(connection)
 
 
 @change("POST /v1/pauses", scope="promote", models="body", tag="service", status_code=201)
@@ -56,8 +53,7 @@ def pause(service: Service, body: PauseWanted) -> PauseFacts:
     if body.model:
         service.model(body.model)
     with write(service.engine) as connection:
-        row = pauses.pause(connection, body.what, model=body.model, who=body.who, now_us=now_us())
-    return PAUSE.body(row)
+        return pauses.pause(connection, body.what, model=body.model, who=body.who, now_us=now_us())
 
 
 @change("POST /v1/pauses/resume", scope="promote", models="body", tag="service")
@@ -70,8 +66,4 @@ def resume(service: Service, body: ResumeWanted) -> Resumed:
         ended = pauses.resume(connection, body.what, model=body.model)
         left = [row for row in pauses.list_pauses(connection) if row.what == body.what]
     still = [row for row in left if body.model and row.model == pauses.EVERY_MODEL]
-    return {**_json(ended), "still": _json(still)["pauses"]}
-
-
-def _json(rows: list[pauses.PauseRow]) -> Pauses:
-    return {"pauses": [PAUSE.body(row) for row in rows]}
+    return {"pauses": ended, "still": still}

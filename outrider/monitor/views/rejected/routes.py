@@ -1,22 +1,17 @@
 """API of refused records: reasons and counts."""
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
-from typing_extensions import TypedDict
-
-from outrider.monitor.http.declared import FieldsOf
+from outrider.monitor.http.declared import FieldsOf, Listed
 from outrider.monitor.http.refusals import RefusedKind
 from outrider.monitor.http.routes import view
 from outrider.monitor.views.service import Service
 
-REFUSED = FieldsOf(RefusedKind, "Refused", times=True)
-RefusedFacts: TypeAlias = Annotated[dict[str, Any], REFUSED]
-
-
-class RefusedKinds(TypedDict):
-    """Refused records by model, reason and field, the newest first."""
-
-    rejected: list[RefusedFacts]
+RefusedFacts: TypeAlias = Annotated[RefusedKind, FieldsOf(RefusedKind, "Refused", times=True)]
+RefusedKinds: TypeAlias = Annotated[
+    list[RefusedFacts],
+    Listed("rejected", "RefusedKinds", "Refused records by model, reason and field, the newest first."),
+]
 
 
 @view("/v1/rejected", scope="read", tag="service")
@@ -27,5 +22,4 @@ def list_rejected(service: Service, model: str | None = None) -> RefusedKinds:
     """
     if model is not None:
         service.model(model)
-    kinds = service.refusals.listed(model, service.settings.models)
-    return {"rejected": [REFUSED.body(kind) for kind in kinds]}
+    return service.refusals.listed(model, service.settings.models)

@@ -6,7 +6,6 @@ from fastapi import Query, Request
 from pydantic import Field
 from sqlalchemy import Connection
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from outrider.dataops.datasets.references import open_version
 from outrider.dataops.improvement import gate, jobs
@@ -17,12 +16,12 @@ from outrider.dataops.models import registry as models
 from outrider.dataops.state.database import now_us, write
 from outrider.dataops.triggers.firing import note_manual
 from outrider.monitor.http.common import RequestBody
-from outrider.monitor.http.declared import FieldsOf
+from outrider.monitor.http.declared import FieldsOf, Listed
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.routes import change, page, view
 from outrider.monitor.http.visitors import visitor_of
 from outrider.monitor.queries import improvement
-from outrider.monitor.views.jobs.routes import JOB, JobFacts
+from outrider.monitor.views.jobs.routes import JobFacts
 from outrider.monitor.views.service import Service
 from outrider.monitor.views.triggers.reader import triggers_of
 from outrider.monitor.web.bounds_chart import worse_chart
@@ -30,12 +29,9 @@ from outrider.monitor.web.bounds_chart import worse_chart
 from . import stories
 
 TIME_DIGITS = 18
-
-
-class Retrains(TypedDict):
-    """Retraining jobs, newest first."""
-
-    retrains: list[JobFacts]
+Retrains: TypeAlias = Annotated[
+    list[JobFacts], Listed("retrains", "Retrains", "Retraining jobs, newest first.")
+]
 
 
 GateEvidence: TypeAlias = Annotated[
@@ -51,7 +47,7 @@ GateEvidence: TypeAlias = Annotated[
         },
     ),
 ]
-VERDICT = FieldsOf(
+_VERDICT = FieldsOf(
     VerdictRow,
     "GateDecision",
     times=True,
@@ -59,13 +55,10 @@ VERDICT = FieldsOf(
     also=("outcome",),
     more={"evidence": GateEvidence},
 )
-GateDecision: TypeAlias = Annotated[dict[str, Any], VERDICT]
-
-
-class GateDecisions(TypedDict):
-    """Verdicts of the promotion gate, newest first."""
-
-    gates: list[GateDecision]
+GateDecisions: TypeAlias = Annotated[
+    list[Annotated[VerdictRow, _VERDICT]],
+    Listed("gates", "GateDecisions", "Verdicts of the promotion gate, newest first."),
+]
 
 
 class RetrainRequest(RequestBody):
@@ -96,15 +89,14 @@ def list_retrains(
 ) -> Retrains:
     """Retraining jobs, newest first."""
     with service.engine.connect() as connection:
-        found = jobs.recent(connection, kind="retrain", model=model, limit=limit)
-    return {"retrains": [JOB.body(job) for job in found]}
+        return jobs.recent(connection, kind="retrain", model=model, limit=limit)
 
 
 @view("/v1/retrains/{job}", scope="read", tag="retrains")
 def get_retrain(service: Service, job: str) -> JobFacts:
     """Job with its stage, seconds per stage, candidate and reasons."""
     with service.engine.connect() as connection:
-        return JOB.body(jobs.get(connection, job))
+        return jobs.get(connection, job)
 
 
 @change("POST /v1/retrains", scope="promote", tag="retrains", status_code=202)
@@ -140,7 +132,7 @@ def request_retrain(service: Service, body: RetrainRequest, request: Request) ->
         if body.candidate is None and body.repeat is None:
             by = visitor_of(request).name
             note_manual(connection, body.model, by=by, job=job, now_us=now_us())
-        return JOB.body(jobs.get(connection, job))
+        return jobs.get(connection, job)
 
 
 @view("/v1/gates", scope="read", tag="retrains")
@@ -149,8 +141,7 @@ def list_gates(
 ) -> GateDecisions:
     """Verdicts of the promotion gate with reasons and evidence, newest first."""
     with service.engine.connect() as connection:
-        found = list_verdicts(connection, model, limit=limit)
-    return {"gates": [VERDICT.body(verdict) for verdict in found]}
+        return list_verdicts(connection, model, limit=limit)
 
 
 @page("/m/{model}/retrains", scope="read")

@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 from sqlalchemy import Connection
 from typing_extensions import TypedDict
 
 from outrider.assertions.statistics.performance import Estimated
 from outrider.assertions.times import utc_text
-from outrider.dataops.alarms.model_events import model_events
+from outrider.dataops.alarms.model_events import ModelEvent, model_events
 from outrider.dataops.ledger.cube import FLAGS, GROUPS, MEASURES, OUTCOMES, RECORDS, Cube
-from outrider.monitor.http.declared import Time
+from outrider.monitor.http.declared import FieldsOf, Time
 
 from .counts import (
     SeriesCut,
@@ -66,13 +67,9 @@ class SeriesFacts(FigureColumns):
     versus: FigureColumns | None
 
 
-class EventFacts(TypedDict):
-    """Event beside series."""
-
-    at: Time
-    kind: str
-    name: str
-    text: str
+EventFacts: TypeAlias = Annotated[
+    ModelEvent, FieldsOf(ModelEvent, "EventFacts", about="Event beside series.", times=True)
+]
 
 
 class RangeFacts(TypedDict):
@@ -217,6 +214,7 @@ def _report(
     earlier = {row.key: row for row in before}
     compared = None if asked.versus is None else span.before(asked.versus)
     newest = last_minute(connection, model, now_us=asked.now_us)
+    events = model_events(connection, model, since_us=span.since_us, until_us=span.until_us)
     is_quiet = newest is not None and asked.now_us - newest > QUIET_US
     return {
         "model": model,
@@ -228,12 +226,7 @@ def _report(
         if compared is None
         else {"since": utc_text(compared.since_us), "until": utc_text(compared.until_us)},
         "series": [_facts(row, earlier.get(row.key)) for row in rows],
-        "events": [
-            {"at": utc_text(event.at_us), "kind": event.kind, "name": event.name, "text": event.text}
-            for event in model_events(connection, model, since_us=span.since_us, until_us=span.until_us)[
-                -MOST_EVENTS:
-            ]
-        ],
+        "events": events[-MOST_EVENTS:],
         "last_record": None if newest is None else utc_text(newest),
         "quiet_since": utc_text(newest) if is_quiet and newest is not None else None,
         "is_numeric": is_numeric,

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import chain
 
 from outrider.assertions.statistics.performance import figure_text
+from outrider.assertions.times import utc_text
 from outrider.dataops.ledger.stated_values import version_words
 
 from .answer import FigureColumns, SeriesFacts, SeriesReport
@@ -171,10 +172,7 @@ def place_in(report: SeriesReport, at_us: int) -> float:
 
 def _marks(report: SeriesReport) -> list[tuple[float, str]]:
     return [
-        (
-            place_in(report, int(datetime.fromisoformat(event["at"]).timestamp() * 1e6)),
-            f"{event['text']}, {event['at'][:16]}Z",
-        )
+        (place_in(report, event.at_us), f"{event.text}, {utc_text(event.at_us)[:16]}Z")
         for event in report["events"]
     ]
 

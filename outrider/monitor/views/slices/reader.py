@@ -7,9 +7,9 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,13 +17,20 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, select
 from typing_extensions import TypedDict
 
-from outrider.assertions.statistics.weak_slices import LEAST_ROWS, WeakSlice, WeakSlices, find_weak_slices
+from outrider.assertions.statistics.weak_slices import (
+    LEAST_ROWS,
+    Condition,
+    WeakSlice,
+    WeakSlices,
+    find_weak_slices,
+)
 from outrider.dataops.journal.blocks import BlockSource
 from outrider.dataops.journal.journal import SqliteJournal
 from outrider.dataops.journal.stored_rows import has_row
 from outrider.dataops.ledger.cursors import cursor
 from outrider.dataops.state.database import open_database
 from outrider.dataops.state.tables import AssertionRow, Flag, FlagRecord, table_of
+from outrider.monitor.http.declared import FieldsOf
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.process.helper import begin_helping
 from outrider.monitor.queries.long_reads import LongReads
@@ -72,12 +79,10 @@ class SliceSearch:
         return facts
 
 
-class ConditionFacts(TypedDict):
-    """Condition on one column."""
-
-    column: str
-    operator: str
-    value: str | float | bool | None
+ConditionFacts: TypeAlias = Annotated[
+    dict[str, Any],
+    FieldsOf(Condition, "ConditionFacts", about="Condition on one column.", more={"operator": str}),
+]
 
 
 class SliceFacts(TypedDict):
@@ -170,10 +175,7 @@ def slices_json(one: FoundSlices) -> WeakSliceFacts:
 def _slice(one: WeakSlice, *, is_proven: bool) -> SliceFacts:
     return {
         "slice": str(one),
-        "conditions": [
-            {"column": condition.column, "operator": condition.operator, "value": condition.value}
-            for condition in one.conditions
-        ],
+        "conditions": [asdict(condition) for condition in one.conditions],
         "proven": is_proven,
         "p": one.p,
         "rows": one.rows,

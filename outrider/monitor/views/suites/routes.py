@@ -14,13 +14,13 @@ from outrider.dataops.improvement import suite_outcomes
 from outrider.dataops.state.database import now_us, write
 from outrider.errors import NotFound
 from outrider.monitor.http.common import iso
-from outrider.monitor.http.declared import FieldsOf, Time, declared
+from outrider.monitor.http.declared import FieldsOf, Listed, Time, declared
 from outrider.monitor.http.limits import BodyBounds, ClientGone, read_body
 from outrider.monitor.http.problem import ProblemError, problem
 from outrider.monitor.http.responses import encoded
 from outrider.monitor.http.routes import change, source_of, view
 from outrider.monitor.views.assertions.routes import LiveRateFacts
-from outrider.monitor.views.overview.facts import LiveTestFacts, live_json
+from outrider.monitor.views.overview.facts import LIVE_TEST, LiveTestFacts
 from outrider.monitor.views.overview.reader import read_overview
 from outrider.monitor.views.service import Service
 
@@ -178,10 +178,9 @@ class LiveSuite(TypedDict):
     rates: list[LiveRateView]
 
 
-class LiveSuites(TypedDict):
-    """Live behavioral tests of a model."""
-
-    suites: list[LiveSuite]
+LiveSuites: TypeAlias = Annotated[
+    list[LiveSuite], Listed("suites", "LiveSuites", "Live behavioral tests of a model.")
+]
 
 
 @view("/v1/suites", scope="read", response_model=declared(LiveSuites))
@@ -199,7 +198,7 @@ def suites(service: Service, model: str) -> Response:
                     "name": row.name,
                     "description": row.description,
                     "level": row.level,
-                    "live": [live_json(test) for test in view.live_tests if test.name == row.name],
+                    "live": [LIVE_TEST.body(test) for test in view.live_tests if test.name == row.name],
                     "rates": [asdict(rate) for rate in rates if rate.test == row.name],
                 }
                 for row in kinds.values()

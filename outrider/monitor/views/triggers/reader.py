@@ -1,6 +1,6 @@
 """Triggers of retraining and their log, for API and pages."""
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from sqlalchemy import Engine
 from typing_extensions import TypedDict
@@ -8,36 +8,29 @@ from typing_extensions import TypedDict
 from outrider.dataops.state.database import now_us
 from outrider.dataops.triggers import evaluation_log
 from outrider.dataops.triggers.decision import held
-from outrider.dataops.triggers.evaluation_log import EvaluationRow, SuggestionRow
+from outrider.dataops.triggers.evaluation_log import EvaluationRow
 from outrider.dataops.triggers.inputs import read_history
 from outrider.monitor.http.common import iso
-from outrider.monitor.http.declared import Time
+from outrider.monitor.http.declared import FieldsOf, Time
 from outrider.monitor.settings.model_sections import ModelSettings
 from outrider.monitor.views.service import Service
 
-
-class TriggerEvaluationFigures(TypedDict):
-    """Evaluation of a trigger; equal ones in a row are one."""
-
-    trigger: str
-    outcome: str
-    """``fired``, ``suggested``, ``held`` or ``quiet``."""
-    reason: str
-    why: str
-    score: float | None
-    threshold: float | None
-    inputs: dict[str, Any]
-    since: Time | None
-    until: Time | None
-    times: int
-    job: str | None
+EVALUATION = FieldsOf(
+    EvaluationRow,
+    "TriggerEvaluationFigures",
+    about="Evaluation of a trigger; equal ones in a row are one.",
+    times=True,
+    without=("id", "model"),
+    more={"since": Time | None, "until": Time | None},
+)
+EvaluationFigures: TypeAlias = Annotated[EvaluationRow, EVALUATION]
 
 
 class TriggerFigures(TypedDict):
     """Trigger that is set, with its newest evaluation."""
 
     trigger: str
-    last: TriggerEvaluationFigures | None
+    last: EvaluationFigures | None
 
 
 class SuggestionFigures(TypedDict):
@@ -72,7 +65,7 @@ class TriggerList(TypedDict):
     settings: dict[str, Any]
     triggers: list[TriggerFigures]
     suggestions: list[SuggestionFigures]
-    evaluations: list[TriggerEvaluationFigures]
+    evaluations: list[EvaluationFigures]
 
 
 def list_triggers(
@@ -85,6 +78,7 @@ def list_triggers(
         log = evaluation_log.newest_evaluations(connection, model, limit=limit)
         open_ = [] if own.guards.is_automatic else own.active_triggers
         suggestions = evaluation_log.list_suggestions(connection, model, open_)
+    command = settings.training_command(model)
     stop = held(own.guards, history, now_us=now_us)
     return {
         "model": model,
@@ -100,35 +94,15 @@ def list_triggers(
             "held": None if stop is None else stop[1],
         },
         "settings": {"labelled_flags": own.labelled_flags, **own.triggers.model_dump(mode="json")},
-        "triggers": [
-            {"trigger": name, "last": evaluation_json(last[name]) if name in last else None}
-            for name in own.active_triggers
+        "triggers": [{"trigger": name, "last": last.get(name)} for name in own.active_triggers],
+        "suggestions": [
+            {"trigger": one.trigger, "why": one.why, "since": iso(one.suggested_us), "command": command}
+            for one in suggestions
         ],
-        "suggestions": [suggestion_json(one, settings.training_command(model)) for one in suggestions],
-        "evaluations": [evaluation_json(row) for row in log],
+        "evaluations": log,
     }
 
 
 def triggers_of(service: Service, model: str) -> TriggerList | None:
     own = service.settings.models.get(model)
     return None if own is None else list_triggers(service.engine, model, own, now_us=now_us())
-
-
-def evaluation_json(row: EvaluationRow) -> TriggerEvaluationFigures:
-    return {
-        "trigger": row.trigger,
-        "outcome": row.outcome,
-        "reason": row.reason,
-        "why": row.why,
-        "score": row.score,
-        "threshold": row.threshold,
-        "inputs": row.inputs,
-        "since": iso(row.since_us),
-        "until": iso(row.until_us),
-        "times": row.times,
-        "job": row.job,
-    }
-
-
-def suggestion_json(row: SuggestionRow, command: str) -> SuggestionFigures:
-    return {"trigger": row.trigger, "why": row.why, "since": iso(row.suggested_us), "command": command}

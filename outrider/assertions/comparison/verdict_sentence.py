@@ -1,10 +1,10 @@
-"""Verdict on a candidate as a sentence."""
+"""Verdict on a candidate as one sentence."""
 
 from .agreement import Measure
 from .verdict import GENERAL, CandidateVerdict, MeasureVerdict, Word, percent
 
 _UNSAID: tuple[Measure, ...] = ("label", "text")
-"""Measures that go without saying."""
+"""Measures that the sentence does not name."""
 
 
 def verdict_sentence(
@@ -15,11 +15,11 @@ def verdict_sentence(
     Parameters
     ----------
     name, champion
-        What candidate and production are called.
+        Display names of candidate and production.
     found
-        Verdict by the measure that decides.
+        Verdict by the deciding measure.
     word
-        Verdict by all deciding measures.
+        Verdict over all deciding measures.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def verdict_sentence(
 
 
 def details_sentence(verdict: CandidateVerdict) -> str:
-    """End of a sentence: proven differences that say more, rare classes."""
+    """End of the sentence: further proven differences, and rare classes."""
     said = []
     if verdict.word == "different" and verdict.decided_by in GENERAL:
         said = [

@@ -80,9 +80,9 @@ _SAID = {
 
 
 def facts_of(text: str) -> list[str]:
-    r"""Facts of a text, normalised; numbers of lists are none.
+    r"""Facts of a text, normalised; numbers of list items do not count.
 
-    A number in words is a fact from two on with a unit, without one from ten on: *one day* is often none.
+    A number word counts from two on if it has a unit, else from ten on: *one day* often states nothing.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def facts_of(text: str) -> list[str]:
 
 
 def number_text(value: float) -> str:
-    """A number as text, whatever its form.
+    """Number as text, equal for int and float.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def _with_unit(value: float, unit: str | None) -> str:
 
 
 def _spoken(said: str) -> float | None:
-    """Value of a number in words; None of words that make none."""
+    """Value of a number in words; None if the words are not a number."""
     total, here = 0.0, -1.0
     for word in re.split(r"[\s-]+", said):
         if word in _SCALES:

@@ -25,9 +25,9 @@ measured at on real data, by `python -m benchmarks.assertions.library` unless an
 ([results](../benchmarks/results/assertions.library.json), of
 [texts](../benchmarks/results/assertions.llm.json), of [videos](../benchmarks/results/assertions.video.json)).
 A precision is the share of flagged records that are wrong (or out of scope, if that is asked), followed by
-the share in all records; in brackets its 95 % interval (Wilson's, as if records were independent). Costs are CPU time of
-one core. Examples assume `import numpy as np`, `from outrider.assertions
-import Batch` and the assertion itself.
+the share in all records; in brackets its 95 % interval (Wilson's, as if records were independent). Costs
+are CPU time of one core. Examples assume `import numpy as np`, `from outrider.assertions import Batch` and
+the assertion itself.
 """
 WIDTH = 140
 

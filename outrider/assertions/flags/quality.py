@@ -215,7 +215,7 @@ def detect(records: Sequence[Judged]) -> Detection:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Number of records on which two assertions fired, together and alone."""
+    """Number of records on which each of two assertions fired, and on which both did."""
 
     a: str
     b: str

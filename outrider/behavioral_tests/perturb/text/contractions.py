@@ -33,8 +33,8 @@ _HAD = frozenset({" been", " got", " had"})
 def contractions(name: str = "text") -> Perturbation:
     """Expand contractions ("isn't" → "is not").
 
-    Contract where a text has none. What would read wrong stays: "isn't it", "it's been", "yes, I am", "I have
-    to".
+    A text without contractions is contracted. Forms that would be wrong English are unchanged: "isn't it",
+    "it's been", "yes, I am", "I have to".
     """
     return mapped(name, _recontract)
 
@@ -63,7 +63,7 @@ def _contracted(text: str) -> str:
 
 
 def _reads_well(verb: str | None, behind: str | None) -> bool:
-    """True where a pair may be contracted: "I am" only before a word, "I have" only before a participle."""
+    """True if a pair may be contracted: "I am" only before a word, "I have" only before a participle."""
     if verb is None or verb.lower() == "not":
         return True
     if behind is None:

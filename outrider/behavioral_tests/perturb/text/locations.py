@@ -45,16 +45,16 @@ def locations(
 ) -> Perturbation:
     """Replace a city or a country by another, throughout the text.
 
-    Places inside longer names ("New York Times", "Austin, TX", "#Boston") and those that are also people or
-    things ("Jordan", "Turkey") stay; without any other the text is not applicable. Nor is one that says of a
-    place what holds of no other: that names a city and a country (but for journeys from one to another), or
-    has words such as "capital", "river", "drive" or "born".
+    Places inside longer names ("New York Times", "Austin, TX", "#Boston") and names that are also people or
+    things ("Jordan", "Turkey") are kept; a text without other places is not applicable. Texts that state
+    facts about a place are not applicable either: texts with a city and a country (except journeys between
+    them), or with words such as "capital", "river", "drive" or "born".
 
     Parameters
     ----------
     cities, countries
-        What is recognised and what comes in its place. By default about 150 cities that travellers write
-        about, and the lexicon ``country`` without those that need an article ("the Netherlands").
+        Places to recognise and to insert. Default: about 150 cities that travellers write about, and the
+        lexicon ``country`` without those that need an article ("the Netherlands").
 
     References
     ----------
@@ -87,14 +87,14 @@ def _countries() -> list[str]:
 
 
 def replaced(text: str, hits: list[Hit], new: str) -> str:
-    """The text with ``new`` in place of every hit."""
+    """Text with ``new`` in place of all hits."""
     for hit in reversed(hits):
         text = text[: hit.start] + new + text[hit.end :]
     return text
 
 
 def _is_bound(text: str, kinds: set[int]) -> bool:
-    """True where other places would make the text untrue."""
+    """True if the statement would become false with another place."""
     return (len(kinds) > 1 and not _JOURNEY.search(text)) or _BOUND_TO_PLACE.search(text) is not None
 
 

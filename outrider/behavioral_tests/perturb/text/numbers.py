@@ -18,8 +18,8 @@ _KEPT = {"1", "2", "4"}  # "1 hour" has its own grammar; 2 and 4 stand for words
 def numbers(name: str = "text", *, by: float = 0.2) -> Perturbation:
     """Change one whole number by up to ``by`` of its size.
 
-    The number of digits stays. Years (1500 to 2099), prices, times, dates, decimals, codes (``A380``,
-    ``#12``) and 1, 2 and 4 stay. The same number elsewhere in the text changes with it. Texts without a
+    The number of digits is kept. Years (1500 to 2099), prices, times, dates, decimals, codes (``A380``,
+    ``#12``) and 1, 2 and 4 are not changed. All occurrences of the number change. Texts without a suitable
     number are not applicable.
 
     References

@@ -21,7 +21,7 @@ def load_assertions(path: Path | str) -> list[Assertion]:
         If the file is missing, raises, defines no assertion, or defines a name twice.
     """
     module = load_file(path)
-    # A Checker in the file holds what stands there by its own name too.
+    # A Checker in the file may hold assertions that the file also names.
     found = list({id(judge): judge for judge in expanded(vars(module).values())}.values())
     if not found:
         raise ConfigError(f"{path} defines no assertion; decorate a function with @assertion")

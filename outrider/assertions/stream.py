@@ -81,7 +81,7 @@ class StreamingChecker:
         facts = {
             "model": self._model,
             "records": self._records,
-            "seen": [[judge.name, list(seen)] for judge, seen in self._told],
+            "seen": [[judge.name, list(seen)] for judge, seen in self._seen_by_assertion],
         }
         keys = ["", *map(repr, self.windows)]
         payloads = [json.dumps(facts).encode(), *(state.checkpoint() for state in self.windows.values())]
@@ -112,7 +112,7 @@ class StreamingChecker:
         return stream
 
     @property
-    def _told(self) -> list[tuple[Assertion, Seen]]:
+    def _seen_by_assertion(self) -> list[tuple[Assertion, Seen]]:
         return list(zip(self.assertions, self._seen, strict=True))
 
     def _judge(
@@ -122,7 +122,7 @@ class StreamingChecker:
         sources: list[tuple[pa.RecordBatch, Ints]] = []
         if batch is not None and numbers is not None:
             sources.append((batch.to_arrow(), numbers))
-        for code, (judge, known) in enumerate(self._told):
+        for code, (judge, known) in enumerate(self._seen_by_assertion):
             if judge.window is not None:
                 found += [
                     found_in(judge, code, view.batch.own(), view.tags[:, 0], known)

@@ -83,26 +83,26 @@ def png_of(image: NDArray[Any], scale_of: NDArray[Any]) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def clip(text: str, beside: str) -> str:
-    """Part of a long text around its first difference from ``beside``."""
-    if max(len(text), len(beside)) <= _LONGEST_TEXT:
+def clip(text: str, other: str) -> str:
+    """Part of a long text around its first difference from ``other``."""
+    if max(len(text), len(other)) <= _LONGEST_TEXT:
         return text
-    common = next((at for at, (a, b) in enumerate(zip(text, beside, strict=False)) if a != b), 0)
+    common = next((at for at, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), 0)
     start = max(0, common - _BEFORE_CHANGE)
     end = start + _LONGEST_TEXT
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _kept(value: Any, beside: object, scale_of: object, pictured: bool) -> Any:
+def _kept(value: Any, other: object, scale_of: object, pictured: bool) -> Any:
     if isinstance(value, str):
-        return clip(value, beside if isinstance(beside, str) else value)
+        return clip(value, other if isinstance(other, str) else value)
     array = numbers_of(value)
     if array is not None:
         return _plain(value) if array.size <= _LONGEST_TENSOR else _tensor(value, array, scale_of, pictured)
     if isinstance(value, list | Mapping):
         text = json.dumps(value, ensure_ascii=False, default=str)
         if len(text) > _LONGEST_TEXT:
-            return clip(text, json.dumps(beside, ensure_ascii=False, default=str))
+            return clip(text, json.dumps(other, ensure_ascii=False, default=str))
     return _plain(value)
 
 

@@ -94,13 +94,13 @@ def _of_filled(filled: Filled, folder: Path) -> Batch | Grouped:
         found: Batch | Grouped = Batch.from_columns(columns, model=_MODEL, rows=len(filled))
     else:
         found = _convert(list(filled.values), folder)
-    beside: dict[str, Any] = {f"attrs.{name}": list(values) for name, values in filled.meta.items()}
+    extra: dict[str, Any] = {f"attrs.{name}": list(values) for name, values in filled.meta.items()}
     if isinstance(found, Batch):
         if filled.labels is not None:
-            beside["label.label"] = list(filled.labels)
-        return found.with_columns(beside) if beside else found
+            extra["label.label"] = list(filled.labels)
+        return found.with_columns(extra) if extra else found
     each = found.case.tolist()  # what is noted of a case is noted of each of its examples
-    spread = {name: [values[case] for case in each] for name, values in beside.items()}
+    spread = {name: [values[case] for case in each] for name, values in extra.items()}
     if filled.labels is not None:
         spread["label.label"] = _label_of_each(filled.labels, found.case)
     return Grouped(found.batch.with_columns(spread), found.case)

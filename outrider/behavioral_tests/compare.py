@@ -54,7 +54,7 @@ def compare_models(
         given = cases if test.cases is None else None
         try:
             examples = test.examples(cases=given, seed=seed)
-        except Exception as error:  # noqa: BLE001 - the border of one test: cases and perturbations are somebody's
+        except Exception as error:  # noqa: BLE001 - the border of one test: cases and perturbations are user code
             for side in outcomes:
                 side.append(failed_to_run(test, error))
             continue
@@ -138,15 +138,15 @@ def _compared(ours: Outcome | None, theirs: Outcome | None, confidence: float) -
 
 def _obstacle(ours: Outcome, theirs: Outcome) -> str:
     """Reason why two outcomes of one test cannot be compared; empty if they can."""
-    for who, outcome in (("champion", ours), ("challenger", theirs)):
+    for role, outcome in (("champion", ours), ("challenger", theirs)):
         if outcome.error:
-            return f"could not be run on the {who}: {outcome.error}"
+            return f"could not be run on the {role}: {outcome.error}"
         if outcome.cases == 0:
-            return f"no case was applicable to the {who}"
+            return f"no case was applicable to the {role}"
         if outcome.interval == "sequence":
-            return f"ended early on the {who}; run it with stop='never' to compare"
+            return f"ended early on the {role}; run it with stop='never' to compare"
         if outcome.ran is None:
-            return f"the {who}'s cases were not kept (an outcome that was read from a file)"
+            return f"the {role}'s cases were not kept (an outcome that was read from a file)"
     if ours.revision != theirs.revision:
         return "the test was changed between the two runs"
     return ""

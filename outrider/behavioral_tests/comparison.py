@@ -136,14 +136,14 @@ def _cell(rows: Sequence[Compared]) -> str:
     compared = [row for row in rows if row.verdict != "not comparable"]
     if not compared:
         return "?"
-    was, now = (_told([getattr(row, side) for row in compared]) for side in ("champion", "challenger"))
+    was, now = (_cell_part([getattr(row, side) for row in compared]) for side in ("champion", "challenger"))
     worse = sum(row.verdict == "regression" for row in compared)
     better = sum(row.verdict == "improvement" for row in compared)
     marks = [f"▲ {worse} worse"] * (worse > 0) + [f"▼ {better} better"] * (better > 0)
     return f"{was} → {now} {', '.join(marks) or '='}"
 
 
-def _told(outcomes: Sequence[Outcome]) -> str:
+def _cell_part(outcomes: Sequence[Outcome]) -> str:
     """Cell part of one model; whole-test figures are counted separately from cases."""
     by_case = [outcome for outcome in outcomes if not outcome.judges_whole]
     figures = [outcome.passed for outcome in outcomes if outcome.judges_whole]

@@ -132,7 +132,7 @@ def _difference(before: str, after: str) -> str:
         if first.size != second.size or max(first.size) > _MOST_PIXELS:
             return ""
         change = ImageChops.difference(first.convert("RGB"), second.convert("RGB"))
-    except OSError:  # outcomes may come from a file that somebody else wrote
+    except OSError:  # outcomes may come from a file of unknown origin
         return ""
     file = io.BytesIO()
     ImageOps.autocontrast(change.convert("L")).save(file, "PNG", optimize=True)

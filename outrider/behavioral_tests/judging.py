@@ -61,7 +61,7 @@ def _by_rows(
     case = examples.case[rows]
     batch = _narrow(examples.batch, expectation)
     after = batch if len(rows) == batch.rows else batch.take(rows)
-    original = _beside(examples, scope_of(expectation))
+    original = _compared_rows(examples, scope_of(expectation))
     before = after if original is None else batch.take(original[case])
     severity = severities(expectation(before, after), len(rows))
     found = _aggregated(severity, case, examples.cases, aggregate)
@@ -72,7 +72,7 @@ def _by_rows(
     return Verdicts(found, worst)
 
 
-def _beside(examples: Examples, scope: Scope) -> NDArray[np.intp] | None:
+def _compared_rows(examples: Examples, scope: Scope) -> NDArray[np.intp] | None:
     """Row that each example is compared with; None if examples are judged alone."""
     if scope == "pairwise" and examples.original is None:
         first = np.full(examples.cases, len(examples.case), dtype=np.intp)

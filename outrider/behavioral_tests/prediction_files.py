@@ -134,10 +134,10 @@ def _of_text(path: Path) -> Columns:
         if found is not None:
             return found
         first = first.astype(np.int64) if (first == np.round(first)).all() else first
-    behind = table.iloc[:, 1:].to_numpy(dtype=np.float64)
-    if behind.shape[1] == 0:
+    rest = table.iloc[:, 1:].to_numpy(dtype=np.float64)
+    if rest.shape[1] == 0:
         return _sure(first)
-    return {"label": first, "probs": behind[:, 0] if behind.shape[1] == 1 else behind}
+    return {"label": first, "probs": rest[:, 0] if rest.shape[1] == 1 else rest}
 
 
 def _numeric_table(text: str) -> "pd.DataFrame | None":
@@ -151,8 +151,8 @@ def _numeric_table(text: str) -> "pd.DataFrame | None":
         )  # fmt: skip
     except ValueError:  # some line is longer than the first
         return None
-    behind = [frame[at].dtype.kind in "iuf" for at in range(1, frame.shape[1])]
-    if frame.isna().to_numpy().any() or not all(behind):
+    rest = [frame[at].dtype.kind in "iuf" for at in range(1, frame.shape[1])]
+    if frame.isna().to_numpy().any() or not all(rest):
         return None
     numbers = frame.select_dtypes("number").to_numpy(dtype=np.float64)
     return frame if np.isfinite(numbers).all() else None

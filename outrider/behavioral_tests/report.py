@@ -39,11 +39,11 @@ class SummaryCell:
             rate = self.failures / self.cases
             parts.append(f"{self.failures}/{self.cases} {rate:.1%} [{self.low:.1%}, {self.high:.1%}]")
         if self.figures:
-            parts.append(self.told_figures)
+            parts.append(self.figures_text)
         return f"{mark} {', '.join(parts)}"
 
     @property
-    def told_figures(self) -> str:
+    def figures_text(self) -> str:
         """Share of whole-test figures that pass, as text; empty without any."""
         noun = "figure" if self.figures == 1 else "figures"
         met = self.figures - self.figures_failed

@@ -140,7 +140,7 @@ def run_safely(test: Declared, predictor: Predictor, *, cases: Batch | None = No
     """Outcome of one test. Exceptions become its ``error``."""
     try:
         return run(test, predictor, cases=cases, seed=seed)
-    except Exception as error:  # noqa: BLE001 - the border of one test: its model and functions are somebody's code
+    except Exception as error:  # noqa: BLE001 - the border of one test: its model and functions are user code
         _LOG.exception("%s could not be run", test.name)
         return failed_to_run(test, error)
 

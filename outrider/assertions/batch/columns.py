@@ -299,7 +299,7 @@ def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
         return values  # a view of memory that cannot be written to
     if is_tensor(kind):
         return to_tensor(column, name, null)
-    if pa.types.is_null(kind) and null is not ...:  # nothing has said yet which type these are
+    if pa.types.is_null(kind) and null is not ...:  # the type is not known yet
         return _frozen(np.full(len(column), null))
     if column.null_count and null is not ...:
         if (pa.types.is_integer(kind) or pa.types.is_boolean(kind)) and isinstance(null, float):

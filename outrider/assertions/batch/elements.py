@@ -34,7 +34,7 @@ def flattened(column: pa.Array, name: str) -> tuple[pa.Array, NDArray[np.int64]]
         raise TypeError(
             f"{name} is {kind}, not a column of lists; explode what holds several elements a record"
         )
-    if pa.types.is_null(kind):  # no record has said yet what it holds
+    if pa.types.is_null(kind):  # the type is not known yet
         return pa.nulls(0), np.zeros(len(column), dtype=np.int64)
     if is_tensor(kind):
         return _tensor_elements(column)

@@ -351,7 +351,7 @@ class RecordColumns:
 
         key = f"{part}\0frame"
         if key not in self._cache:
-            reads, self._reads = self._reads, None  # which of them are looked at, nobody knows
+            reads, self._reads = self._reads, None  # which of them are used is unknown
             if reads is not None:
                 reads.add(f"{part}.{EVERYTHING}")
             names = [name for name in self.names if name.startswith(f"{part}.")]

@@ -97,20 +97,6 @@ class PairedAnswers:
             [self.entities[row] for row in rows.tolist()] if len(self.entities) else (),
         )
 
-    def asked_anew(self, is_fresh: Bools) -> "PairedAnswers":
-        """Pair without second answers that came from a cache.
-
-        ``is_fresh`` marks the rows of ``asked`` that both models computed again; caching must not depend on
-        the answer.
-        """
-        kept, again, other = np.flatnonzero(is_fresh), self.again, self.challenger_again
-        return replace(
-            self,
-            asked=self.asked[kept],
-            again=None if again is None else again.take(kept),
-            challenger_again=None if other is None else other.take(kept),
-        )
-
     def declared_steady(self, *, champion: bool = True, challenger: bool = False) -> "PairedAnswers":
         """Pair whose first answers also serve as second answers.
 
@@ -193,10 +179,10 @@ class StreamComparison:
         readings = _Readings(ruler)
         for measure in both:
             once = _Subjects.of(measure, one, pair.weight, (pair.slices, *pair.more_slices), ruler)
-            said = readings.of(measure, one)
-            apart = said.differs(readings.of(measure, two))
+            reading = readings.of(measure, one)
+            apart = reading.differs(readings.of(measure, two))
             if measure in must:
-                held[measure] = RateSequence.of(said.items > 0.0, pair.weight)
+                held[measure] = RateSequence.of(reading.items > 0.0, pair.weight)
             four = None if twice is None else twice.compared(measure)
             for name in [EVERYTHING, *looked_at]:
                 here = once.of_slice(name)
@@ -304,7 +290,7 @@ def _added(one: Mapping[_Key, _Counts], other: Mapping[_Key, _Counts]) -> dict[_
 
 def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> dict[str, Tally]:
     """Tally by class of the champion's first answers."""
-    said = classes_of(pair.champion, ruler)
+    named = classes_of(pair.champion, ruler)
     apart = differ("label", pair.champion, pair.challenger, ruler)
     asked, again, other = pair.asked, pair.again, pair.challenger_again
     own, beyond = np.zeros(0, dtype=np.bool_), np.zeros(0)
@@ -315,8 +301,8 @@ def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> di
     else:
         asked = asked[:0]
     found = {}
-    for name in list(dict.fromkeys([*known, *said.tolist()]))[:MOST_CLASSES]:
-        here, there = said == name, said[asked] == name
+    for name in list(dict.fromkeys([*known, *named.tolist()]))[:MOST_CLASSES]:
+        here, there = named == name, named[asked] == name
         noise = RateSequence.of(own[there], pair.weight[asked][there])
         found[name] = Tally(
             RateSequence.of(apart[here], pair.weight[here]),

@@ -197,15 +197,15 @@ class AnswerReading:
     ----------
     bag
         Items of each text; None for measures that read the answers themselves.
-    said
-        The same items in their order.
+    joined
+        The same items in their order, as one text.
     """
 
     measure: Measure
     answer: Batch
     ruler: Ruler
     bag: Any = None
-    said: NDArray[np.object_] | None = None
+    joined: NDArray[np.object_] | None = None
 
     @classmethod
     def of(cls, measure: Measure, answer: Batch, ruler: Ruler) -> "AnswerReading":
@@ -214,9 +214,9 @@ class AnswerReading:
             return cls(measure, answer, ruler)
         kind = "text" if measure == "words" else measure
         items = [read_items(kind, text or "") for text in _texts_of(answer, _text_field(answer, ruler))]
-        said = np.empty(len(items), dtype=object)
-        said[:] = ["\0".join(each) for each in items]
-        return cls(measure, answer, ruler, bags(items), said)
+        joined = np.empty(len(items), dtype=object)
+        joined[:] = ["\0".join(each) for each in items]
+        return cls(measure, answer, ruler, bags(items), joined)
 
     def of_measure(self, measure: Measure) -> "AnswerReading":
         """The same items, read by another measure."""
@@ -236,8 +236,8 @@ class AnswerReading:
         measure, first, second, ruler = self.measure, self.answer, other.answer, self.ruler
         if self.bag is not None and measure in UNORDERED:
             return np.asarray(self.exchanged(other) > 0.0)
-        if self.said is not None:
-            return np.asarray(self.said != other.said, dtype=np.bool_)
+        if self.joined is not None:
+            return np.asarray(self.joined != other.joined, dtype=np.bool_)
         if measure == "label":
             field = _label_field(first, ruler)
             return _unequal(first.arrow(f"outputs.{field}"), second.arrow(f"outputs.{field}"))

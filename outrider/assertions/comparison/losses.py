@@ -81,8 +81,8 @@ def losses(
         return np.array([_token_loss(*pair) for pair in zip(_texts(answers), _texts(labels), strict=True)])
     if loss == "log":
         return _log_losses(answers, labels, classes)
-    truth, said = _numbers(labels), _numbers(answers)
-    difference = np.abs(np.where(np.isfinite(said), said, np.inf) - truth)
+    truth, given = _numbers(labels), _numbers(answers)
+    difference = np.abs(np.where(np.isfinite(given), given, np.inf) - truth)
     difference[~np.isfinite(truth)] = np.nan
     return difference if loss == "absolute" else np.square(difference)
 
@@ -115,11 +115,11 @@ def _texts(column: ArrayLike | pa.Array) -> list[str | None]:
 def _token_loss(answer: str | None, label: str | None) -> float:
     if label is None:
         return float("nan")
-    said, meant = (Counter(words(text or "")) for text in (answer, label))
-    if not said or not meant:
-        return float(said != meant or answer is None)
-    common = sum((said & meant).values())
-    return 1.0 - 2.0 * common / (said.total() + meant.total())
+    given, meant = (Counter(words(text or "")) for text in (answer, label))
+    if not given or not meant:
+        return float(given != meant or answer is None)
+    common = sum((given & meant).values())
+    return 1.0 - 2.0 * common / (given.total() + meant.total())
 
 
 def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, classes: Classes) -> Floats:

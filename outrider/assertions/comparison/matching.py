@@ -342,7 +342,7 @@ def _column(values: ArrayLike | pa.Array) -> pa.Array | list[Any]:
         values = np.array([*values, None], dtype=object)[:-1]
     elif not isinstance(values, pa.Array | pa.ChunkedArray):
         values = np.asarray(values)
-    if _holds_coarse(values):  # Arrow would widen or even truncate them beside other types
+    if _holds_coarse(values):  # Arrow would widen or even truncate them next to other types
         return [_plain(value) for value in values]
     try:
         column = from_values(values)

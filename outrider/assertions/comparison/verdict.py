@@ -182,7 +182,7 @@ def verdict_of(
     agree: Sequence[str] = (),
     error: float = ERROR,
     candidates: int = 1,
-    beside: int = 0,
+    further_tests: int = 0,
     hidden: float = 0.0,
     has_forecast: bool = True,
 ) -> CandidateVerdict:
@@ -197,7 +197,7 @@ def verdict_of(
         Share of changed answers up to which a candidate counts as close, in (0, 1).
     agree
         Parts of texts that were declared to have to agree; see :class:`~.differences.Ruler`.
-    beside
+    further_tests
         Number of further tests, judged elsewhere, that share the error.
     hidden
         Share of production's answers in which the embedding would miss a change.
@@ -211,7 +211,7 @@ def verdict_of(
     >>> verdict_of(found, margin=0.02).word, verdict_of(found, margin=0.001).word
     ('same', 'undecided')
     """
-    respects = len(deciding_measures(comparison.measures, agree)) + beside
+    respects = len(deciding_measures(comparison.measures, agree)) + further_tests
     respects += "label" in comparison.measures  # for its classes
     respects += len(shown_measures(comparison.measures))
     confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
@@ -243,7 +243,7 @@ def _verdict(
         why = "no answers of production and candidate can be compared"
         return CandidateVerdict("undecided", None, None, why, {})
 
-    def told(measure: Measure) -> MeasureVerdict:
+    def verdict_by(measure: Measure) -> MeasureVerdict:
         return measure_verdict(
             comparison.tallies[measure, EVERYTHING],
             replace(bounding, terms=terms_of(measure, is_declared=measure in must, hidden=hidden)),
@@ -251,8 +251,8 @@ def _verdict(
             has_forecast=has_forecast and measure in vouching,
         )
 
-    found = {measure: told(measure) for measure in deciding}
-    shown = {measure: told(measure) for measure in shown_measures(comparison.measures)}
+    found = {measure: verdict_by(measure) for measure in deciding}
+    shown = {measure: verdict_by(measure) for measure in shown_measures(comparison.measures)}
     for measure in vouching:
         if found[measure].word in ("same", "close") and not comparison.sees(measure, margin):
             share = percent(comparison.held[measure].rate)
@@ -376,8 +376,8 @@ def measure_verdict(
     """Verdict by one measure. ``margin`` and ``has_forecast`` are as for :func:`verdict_of`."""
     found = bounding.agreement(tally, margin)
     word, known, rows = found.verdict, found.beyond.rows > 0, tally.differs.asked
-    told = found.beyond if known else found.raw
-    value, low, high = 1.0 - told.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
+    share = found.beyond if known else found.raw
+    value, low, high = 1.0 - share.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
     if word != "undecided":
         return MeasureVerdict(word, value, low, high, rows, 0, "", known)
     more = None

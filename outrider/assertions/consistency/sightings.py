@@ -270,10 +270,10 @@ def _majorities(codes: Ids, at: Ids, low: Ids, high: Ids) -> tuple[Ids, Ids, Ids
 
 def _majorities_of(codes: Ids, at: Ids, low: Ids, high: Ids) -> tuple[Ids, Ids, Ids]:
     size = high - low
-    who = np.repeat(np.arange(len(at)), size)
+    owner = np.repeat(np.arange(len(at)), size)
     seen = codes[np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size - low, size)]
     many = int(codes.max()) + 1
-    pair, count = np.unique(who * many + seen, return_counts=True)
+    pair, count = np.unique(owner * many + seen, return_counts=True)
     judge, code = pair // many, pair % many
     ranked = np.lexsort((code, -count, judge))
     first = np.r_[True, np.diff(judge[ranked]) > 0]

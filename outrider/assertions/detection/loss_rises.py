@@ -226,9 +226,9 @@ def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Intege
     hits, whole = (np.add.reduceat(side, begins) for side in (lost, seen))
     at = np.searchsorted(begins, onsets, side="right") - 1  # the day of the onset is on neither side
     before = _around_mean(hits, whole, at)
-    behind = _around_mean(hits[::-1], whole[::-1], len(hits) - 1 - at)
-    free = before[1] + behind[1]
-    known = (before[0] + behind[0]) / np.maximum(free, 1.0) - 1.0
+    following = _around_mean(hits[::-1], whole[::-1], len(hits) - 1 - at)
+    free = before[1] + following[1]
+    known = (before[0] + following[0]) / np.maximum(free, 1.0) - 1.0
     known = np.where(free > 0.0, known * (1.0 + 2.0 / np.maximum(free, 1.0)), 0.0)
     mean, size = lost.sum() / max(float(seen.sum()), 1e-12), max(float(whole.mean()), 1e-12)
     presumed = _SCATTER**2 * mean * (1.0 - mean) * size * np.maximum(0.0, 1.0 - free / (DAYS - 2))
@@ -333,7 +333,7 @@ def _evidence(before: tuple[Floats, Floats, Floats, float], after: tuple[Floats,
     fewer = _fortune(seen - lost, lost, weight, 1.0 - rate, stake, _KEPT_BEFORE)
     stake = np.broadcast_to(_BETS, (*rate.shape, len(_BETS)))
     more = _fortune(after[0], after[1] - after[0], after[2], rate, stake, _KEPT_AFTER)
-    # A true loss between two of the grid is refuted at least as the lower one before, the upper one behind.
+    # A true loss between two of the grid is refuted at least as the lower one before, the upper one after.
     none = np.ones((len(rate), 1))
     joint = np.concatenate([math.log(_KEPT_BEFORE) * none, fewer], axis=1)
     joint += np.concatenate([more, math.log(_KEPT_AFTER) * none], axis=1)

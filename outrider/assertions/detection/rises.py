@@ -79,7 +79,7 @@ def rise_evidence(
     rate = np.clip(rate, 1e-9, 1.0 - 1e-9)
     fewer = _fortune((seen_before - hits_before)[..., None], hits_before[..., None], 1.0 - rate)
     more = _fortune(hits[..., None], (seen - hits)[..., None], floor_of(rate, odds))
-    # A true rate between two of the grid is refuted at least as the lower one before, the upper one behind.
+    # A true rate between two of the grid is refuted at least as the lower one before, the upper one after.
     never = np.full((*before.shape, 1), -np.log(2.0))
     joint = np.concatenate([never, fewer], axis=-1) + np.concatenate([more, never], axis=-1)
     return np.asarray(joint.min(axis=-1))
@@ -199,13 +199,13 @@ def rising(
     ends = slice(earliest - 1, -1)
     seen_before = (before[:, :-1], total[:, :-1]) if known is None else known
     past = [np.broadcast_to(side, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :] for side in seen_before]
-    behind = [before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]]
+    following = [before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]]
     mixed = _rates(*past)
     if expected is not None:
         moved = np.broadcast_to(expected, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :]
         past[0] = np.asarray(past[1] * floor_of(mixed, moved))
     if spread is None:
-        return _mixed([*past, *behind], horizon, needed, odds)
+        return _mixed([*past, *following], horizon, needed, odds)
     overall, local, highest = (
         one[:, earliest - 1 :] for one in (spread.overall, spread.local, spread.highest)
     )
@@ -215,9 +215,9 @@ def rising(
     if expected is not None:
         highest = np.where(highest > 0.0, np.maximum(highest, _rates(*past)), 0.0)
     peak = [past[1] * highest, past[1] * (highest > 0.0)]
-    beside_mean = _mixed([side / overall for side in (*past, *behind)], horizon, needed, odds)
-    beside_peak = _mixed([side / local for side in (*peak, *behind)], horizon, needed, odds)
-    return np.asarray(np.logaddexp(beside_mean + np.log(1 - _PEAK), beside_peak + np.log(_PEAK)))
+    against_mean = _mixed([side / overall for side in (*past, *following)], horizon, needed, odds)
+    against_peak = _mixed([side / local for side in (*peak, *following)], horizon, needed, odds)
+    return np.asarray(np.logaddexp(against_mean + np.log(1 - _PEAK), against_peak + np.log(_PEAK)))
 
 
 def might_rise(

@@ -93,18 +93,18 @@ class Spread:
         ([1.0, 2.1], [0.06, 0.1])
         """
         shape = len(hits), hits.shape[1] - 1
-        overall, local, highest, told = np.ones(shape), np.ones(shape), np.zeros(shape), np.ones(shape)
+        overall, local, highest, dispersion = np.ones(shape), np.ones(shape), np.zeros(shape), np.ones(shape)
         last = 1
         for width in widths:
             own, whole = _stretches(hits, width), _stretches(seen, width)
             usual = whole if expected is None else _stretches(seen * expected, width)
             between = _Ratio(*(_per_onset(one, width, shape[1]) for one in _pearson(own, usual)))
-            told = between.least(1.0 + (told - 1.0) * width / last)
+            dispersion = between.least(1.0 + (dispersion - 1.0) * width / last)
             last = width
-            overall = np.maximum(overall, told)
+            overall = np.maximum(overall, dispersion)
             if width <= peak:
                 near = _Ratio(*(_per_onset(one, width, shape[1]) for one in _successive(own, usual)))
-                local = np.maximum(local, near.least(told))
+                local = np.maximum(local, near.least(dispersion))
                 rate = own / np.maximum(whole, 1.0)
                 highest = _per_onset(np.maximum.accumulate(rate, axis=1), width, shape[1])
         return cls(overall, local, highest)

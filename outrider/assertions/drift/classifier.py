@@ -19,7 +19,7 @@ FEWEST = 400
 _PAIRS = 12
 """Maximum number of numeric columns whose pairwise products become features."""
 _LEVELS = 10
-_TOLD = 3
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ def domain_classifier(columns: Mapping[str, tuple[Values, Values]]) -> DomainCla
     auroc = float(np.mean([fold[0] for fold in folds]))
     reach = float(np.mean([fold[1] for fold in folds]))
     drops = {name: float(np.mean([fold[3][name] for fold in folds])) for name in columns}
-    told = sorted((name for name in drops if drops[name] > 0), key=lambda name: -drops[name])[:_TOLD]
+    named = sorted((name for name in drops if drops[name] > 0), key=lambda name: -drops[name])[:_NAMED]
     chance = min(1.0, 2 * min(fold[2] for fold in folds))
-    return DomainClassifier(auroc, max(0.0, auroc - reach), min(1.0, auroc + reach), chance, tuple(told))
+    return DomainClassifier(auroc, max(0.0, auroc - reach), min(1.0, auroc + reach), chance, tuple(named))
 
 
 def _features(

@@ -115,9 +115,9 @@ def _ks_of_sorted(parts: tuple[Floats, Floats], below: tuple[Ints, Ints], sizes:
     tied = np.flatnonzero((right > 0) & (others[right - 1] == points)) if len(others) else right[:0]
     left[tied] = others.searchsorted(points[tied], "left")
     under = np.concatenate([[0], upto[:-1]])
-    more, beside = below[0][is_last], below[1][is_last]
-    at = np.abs((upto + more) / sizes[0] - (right + beside) / sizes[1]).max()
-    return float(max(at, np.abs((under + more) / sizes[0] - (left + beside) / sizes[1]).max()))
+    more, other = below[0][is_last], below[1][is_last]
+    at = np.abs((upto + more) / sizes[0] - (right + other) / sizes[1]).max()
+    return float(max(at, np.abs((under + more) / sizes[0] - (left + other) / sizes[1]).max()))
 
 
 def ks_of_counts(reference: ArrayLike, current: ArrayLike) -> float:

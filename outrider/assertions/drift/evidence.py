@@ -76,7 +76,7 @@ def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least
     own = np.sqrt(scatter.dispersion / n)
     if counts.is_ordered:
         distance = ks_of_counts(counts.reference, counts.current)
-        chance = _over_courses(scatter, n, m, lambda spread: _of_distance(distance, spread, scatter.blocks))
+        chance = _averaged(scatter, n, m, lambda spread: _of_distance(distance, spread, scatter.blocks))
         chance = chance if scatter.shows_windows(n, m) else 1.0
         # 1.36: the 0.95 quantile of Kolmogorov's distribution.
         return ChangeEvidence("shape", distance, max(least, 1.36 * own), chance)
@@ -93,11 +93,11 @@ def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least
     ratio = statistic * (1 / n + 1 / m) / freedom
     own_freedom = freedom / min(scatter.spread, freedom)
     within = own_freedom * max(1, scatter.blocks - 1)
-    chance = _over_courses(scatter, n, m, lambda spread: fdtrc(own_freedom, within, ratio / spread))
+    chance = _averaged(scatter, n, m, lambda spread: fdtrc(own_freedom, within, ratio / spread))
     return ChangeEvidence("shape", distance, max(least, error), chance)
 
 
-def _over_courses(scatter: BlockScatter, n: float, m: float, chance: Callable[[Floats], Floats]) -> float:
+def _averaged(scatter: BlockScatter, n: float, m: float, chance: Callable[[Floats], Floats]) -> float:
     """P-value averaged over the possible growth curves of the scatter.
 
     ``chance`` maps variances to p-values.
@@ -140,7 +140,7 @@ def _share(
     if not 0 < both < 1 or (change == "unseen" and after <= before):
         return ChangeEvidence(change, abs(after - before), least, 1.0, before, after)
     ratio, within = (after - before) ** 2 / (both * (1 - both)), max(1, scatter.blocks - 1)
-    chance = _over_courses(scatter, n, m, lambda spread: fdtrc(1, within, ratio / spread))
+    chance = _averaged(scatter, n, m, lambda spread: fdtrc(1, within, ratio / spread))
     chance = chance / 2 if change == "unseen" else chance
     if both <= _RARE:
         chance = max(chance, _rare_chance(events, sizes, scatter.dispersion, is_one_sided=change == "unseen"))

@@ -321,17 +321,17 @@ def _words(
 ) -> str:
     """Sentence about the drifting changes of a column."""
     assert column.counts is not None
-    told = []
+    clauses = []
     for each in in_order_of_words(drifting, is_number=column.counts.is_ordered):
         if each.change == "missing":
-            told.append(missing_words(each, ""))
+            clauses.append(missing_words(each, ""))
         elif each.change == "shape":
-            told.append(shape_words(column.counts, _quantiles(column.counts, both), unit))
+            clauses.append(shape_words(column.counts, _quantiles(column.counts, both), unit))
         elif column.counts.is_ordered or column.counts.new:
-            told.append(unseen_words(column.counts, each, _ends(both[0]), unit))
+            clauses.append(unseen_words(column.counts, each, _ends(both[0]), unit))
         else:
-            told.append(f"categories that are not known: {percent(each.before)} → {percent(each.after)}")
-    return "; ".join(told)
+            clauses.append(f"categories that are not known: {percent(each.before)} → {percent(each.after)}")
+    return "; ".join(clauses)
 
 
 def _ends(found: ColumnSummary) -> tuple[float, float]:

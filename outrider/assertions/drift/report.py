@@ -149,10 +149,10 @@ def drift_report(
 
 
 def _roles(names: Iterable[str], outputs: Sequence[str], labels: Sequence[str]) -> dict[str, Role]:
-    said: dict[str, Role] = dict.fromkeys(outputs, "output")
-    said.update(dict.fromkeys(labels, "label"))
-    found = {name: said.get(name, ROLES.get(name.partition(".")[0], "input")) for name in names}
-    if absent := sorted(said.keys() - found.keys()):
+    declared: dict[str, Role] = dict.fromkeys(outputs, "output")
+    declared.update(dict.fromkeys(labels, "label"))
+    found = {name: declared.get(name, ROLES.get(name.partition(".")[0], "input")) for name in names}
+    if absent := sorted(declared.keys() - found.keys()):
         raise ValueError(f"reference: column {absent[0]!r} expected, found {', '.join(found)}")
     return found
 
@@ -240,15 +240,15 @@ def _words(
     """Sentence about the drifting changes: largest excess over its floor first, for numbers the shape."""
     assert column.counts is not None
     assert column.values is not None
-    told = []
+    clauses = []
     for each in in_order_of_words(drifting, is_number=column.counts.is_ordered):
         if each.change == "missing":
-            told.append(missing_words(each, missing_place(_missing(column.values), others)))
+            clauses.append(missing_words(each, missing_place(_missing(column.values), others)))
         elif each.change == "unseen":
-            told.append(unseen_words(column.counts, each, _ends(column.values[0]), unit))
+            clauses.append(unseen_words(column.counts, each, _ends(column.values[0]), unit))
         else:
-            told.append(shape_words(column.counts, _quantiles(column, windows), unit))
-    return "; ".join(told)
+            clauses.append(shape_words(column.counts, _quantiles(column, windows), unit))
+    return "; ".join(clauses)
 
 
 def _ends(reference: Values) -> tuple[float, float]:

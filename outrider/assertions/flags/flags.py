@@ -90,7 +90,7 @@ class Flags:
     def subject(self) -> NDArray[np.object_]:
         """Subject of each flag: event key, else record id, shape (flags,)."""
         subjects: NDArray[np.object_] = self.batch.keys[self.row].astype(object)
-        for flag, subject in zip(*self._told("subject"), strict=True):
+        for flag, subject in zip(*self._detail_by_flag("subject"), strict=True):
             if subject is not None:
                 subjects[flag] = subject
         return subjects
@@ -99,7 +99,7 @@ class Flags:
     def evidence(self) -> NDArray[np.object_]:
         """Evidence of each flag, None without any, shape (flags,)."""
         notes = np.full(len(self), None, dtype=object)
-        for flag, note in zip(*self._told("evidence"), strict=True):
+        for flag, note in zip(*self._detail_by_flag("evidence"), strict=True):
             notes[flag] = note
         return notes
 
@@ -107,7 +107,7 @@ class Flags:
     def members(self) -> list[Ints]:
         """Rows of ``batch`` of each flag's members. Flags without members have their own record."""
         rows = [self.row[flag : flag + 1] for flag in range(len(self))]
-        for flag, members in zip(*self._told("members"), strict=True):
+        for flag, members in zip(*self._detail_by_flag("members"), strict=True):
             if len(members):
                 rows[flag] = members
         return rows
@@ -169,7 +169,7 @@ class Flags:
         left = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         return f"{judge.name} ({judge.level}): {len(rows)} records, worst {', '.join(shown)}{left}"
 
-    def _told(self, column: str) -> tuple[list[int], Sequence[Any]]:
+    def _detail_by_flag(self, column: str) -> tuple[list[int], Sequence[Any]]:
         if self.details is None:
             return [], ()
         return self.details.flag.tolist(), getattr(self.details, column)
@@ -252,15 +252,15 @@ def _details(found: Sequence[FiredRows], order: Ints) -> Details:
     weak: list[WeakLabels] = []
     base = 0
     for part in found:
-        count, told = len(part.rows), part.findings
-        if told is not None and count:
+        count, of_part = len(part.rows), part.findings
+        if of_part is not None and count:
             place = part.place
             flag += at[base : base + count].tolist()
-            subject += list(told.subject) or [None] * count
-            evidence += list(told.evidence) or [None] * count
-            members += [_placed(m, place) for m in told.members] or [np.zeros(0, dtype=np.int64)] * count
-            if len(told.weak_labels):
-                labels = told.weak_labels
+            subject += list(of_part.subject) or [None] * count
+            evidence += list(of_part.evidence) or [None] * count
+            members += [_placed(m, place) for m in of_part.members] or [np.zeros(0, dtype=np.int64)] * count
+            if len(of_part.weak_labels):
+                labels = of_part.weak_labels
                 weak.append(_moved(labels, _placed(labels.row, place), at[base + labels.finding]))
         base += count
     ordered = np.argsort(np.array(flag, dtype=np.int64), kind="stable").tolist()

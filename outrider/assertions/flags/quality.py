@@ -321,9 +321,9 @@ def lead_time(
     for part, times in flagged_us.items():
         for first, last in _episodes(sorted(times), int(quiet_s * 1e6)):
             episodes += 1
-            told = [e.known_us for e in errors.get(part, ()) if first <= e.happened_us <= last]
-            if told:
-                leads.append((min(told) - first) / 1e6)
+            label_times = [e.known_us for e in errors.get(part, ()) if first <= e.happened_us <= last]
+            if label_times:
+                leads.append((min(label_times) - first) / 1e6)
     return LeadTime(episodes, len(leads), median(leads) if leads else None)
 
 

@@ -28,8 +28,8 @@ def label_view(batch: Batch) -> Batch:
 
     Examples
     --------
-    >>> said, meant = {"label": "child", "score": 0.9}, {"label": "adult"}
-    >>> records = [{"inputs": {"age": 3}, "outputs": said, "label": meant}, {"inputs": {"age": 4}}]
+    >>> output, label = {"label": "child", "score": 0.9}, {"label": "adult"}
+    >>> records = [{"inputs": {"age": 3}, "outputs": output, "label": label}, {"inputs": {"age": 4}}]
     >>> view = label_view(Batch.from_records(records, model="m"))
     >>> view.column("outputs.label").tolist(), view.answers("model").column("outputs.label").tolist()
     (['adult'], ['child'])
@@ -39,8 +39,8 @@ def label_view(batch: Batch) -> Batch:
     for name in names:
         labelled |= ~batch.is_null(name)
     kept = batch.take(labelled)
-    said = {name.partition(".")[2]: kept.to_arrow().column(name) for name in names}
-    view = kept.with_outputs(said)
+    labels = {name.partition(".")[2]: kept.to_arrow().column(name) for name in names}
+    view = kept.with_outputs(labels)
     spoke = any(name.startswith("outputs.") for name in kept.names)
     return view.with_answers({MODEL: kept}) if spoke else view
 

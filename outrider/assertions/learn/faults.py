@@ -188,10 +188,12 @@ def _units(column: str, value: Floats, mistakes: Sequence[str]) -> Iterator[Rule
     sure = sorted((name for name, share in shown.items() if share >= WORTH), key=lambda name: -shown[name])
     if not sure or low == high:
         return
-    told = f"{sure[0]} would show on {shown[sure[0]]:.2f} of the values, {sure[-1]} on {shown[sure[-1]]:.2f}"
+    evidence = (
+        f"{sure[0]} would show on {shown[sure[0]]:.2f} of the values, {sure[-1]} on {shown[sure[-1]]:.2f}"
+    )
     conversions = {mistake: list(CONVERSIONS[mistake]) for mistake in mistakes}
     parameters = {"column": column, "low": low, "high": high, "conversions": conversions}
-    why = f"{column} is mostly within {low:.6g} to {high:.6g}: {told}"
+    why = f"{column} is mostly within {low:.6g} to {high:.6g}: {evidence}"
     yield "units", f"{word_of(column)}_unit", "unit_mixup", parameters, len(value), why
 
 

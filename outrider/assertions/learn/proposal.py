@@ -123,7 +123,7 @@ class Proposal:
         comment = f"{MARK}{self.why} ({self.support:,} records); expected on {rate}{held}."
         if self.drift:
             comment += f" Drifts: {self.moved}."
-        # Names of columns come from whoever sends records: no line break may end the comment.
+        # Senders choose the names of columns: no line break may end the comment.
         comment = "".join(letter if letter.isprintable() else " " for letter in comment)
         return f"{comment}\n{self.name} = {call}"
 

@@ -214,8 +214,8 @@ def _transitions(batch: Batch, column: str, least: int) -> Iterator[Rule]:
         return
     allowed = [[known[a], known[b]] for a, b in np.argwhere(table > 0) if not never[a, b]]
     worst = np.unravel_index(np.argmax(np.where(never, expected, 0)), never.shape)
-    told = f"{known[worst[0]]!r} to {known[worst[1]]!r}"
-    why = f"{column} changes in {len(allowed)} ways within an entity, never from {told}"
+    example = f"{known[worst[0]]!r} to {known[worst[1]]!r}"
+    why = f"{column} changes in {len(allowed)} ways within an entity, never from {example}"
     parameters = {"column": column, "allowed": allowed}
     yield (
         "transitions",

@@ -236,11 +236,11 @@ def arithmetic(
 
     @assertion(name=name, level=level, description=f"A calculation that {answer} shows is wrong.")
     def judge(batch: Batch) -> Floats:
-        said = text_column(batch, answer)
-        may = pc.match_substring(said, "=" if inline else "<<").to_numpy(zero_copy_only=False)
+        answers = text_column(batch, answer)
+        may = pc.match_substring(answers, "=" if inline else "<<").to_numpy(zero_copy_only=False)
         severity = np.zeros(batch.rows)
         for row in np.flatnonzero(may):
-            text = said[int(row)].as_py()
+            text = answers[int(row)].as_py()
             severity[row] = len(wrong_annotations(text)) + (len(wrong_equations(text)) if inline else 0)
         return severity
 

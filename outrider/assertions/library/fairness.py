@@ -90,9 +90,9 @@ def selection_gap(
     def judge(batch: Batch) -> Floats:
         severity = np.zeros(batch.rows)
         group = codes(arrow(batch, column), named)
-        said = arrow(batch, prediction)
-        selected = codes(said, [positive]) == 0
-        group = np.where(valid(said), group, -1)
+        predicted = arrow(batch, prediction)
+        selected = codes(predicted, [positive]) == 0
+        group = np.where(valid(predicted), group, -1)
         asked = np.flatnonzero((group >= 0) & ~selected & batch.is_new)
         if not len(asked):
             return severity
@@ -128,7 +128,7 @@ def _window_sums(
         return summed
 
     terms = (np.ones(len(weight)), weight, weight**2, weight * hit, weight**2 * hit)
-    # Largest weight of each window, both ends included; an edge may lie behind the last row.
+    # Largest weight of each window, both ends included; an edge may be after the last row.
     counted = np.append(member.any(axis=1) * weight, 0.0)
     edges = np.stack([start, at + 1], axis=1).ravel()
     heaviest = np.maximum.reduceat(counted, edges)[::2, None]

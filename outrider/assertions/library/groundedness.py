@@ -61,7 +61,7 @@ ENDINGS = (
     *(("est", ""), ("ed", ""), ("es", ""), ("ly", ""), ("s", "")),
 )
 FEATURES = (
-    "words_found",  # share of the answer's words that stand in the passages
+    "words_found",  # share of the answer's words that occur in the passages
     "stems_found",  # the same without endings
     "content_found",  # of words that carry content
     "content_letters_found",  # weighted by length: long words are rare words
@@ -108,15 +108,15 @@ def stem(word: str) -> str:
 
 def features(passage: str, answer: str) -> list[float]:
     """Values of ``FEATURES`` for an answer and its source text."""
-    source, said = words(passage), words(answer)
-    source_stems, stems = [stem(word) for word in source], [stem(word) for word in said]
+    source, target = words(passage), words(answer)
+    source_stems, stems = [stem(word) for word in source], [stem(word) for word in target]
     known, known_stems = set(source), set(source_stems)
-    content = [s for s, word in zip(stems, said, strict=True) if word not in FUNCTION_WORDS]
-    function = [word for word in said if word in FUNCTION_WORDS]
-    new = [word for word in said if word not in known]
+    content = [s for s, word in zip(stems, target, strict=True) if word not in FUNCTION_WORDS]
+    function = [word for word in target if word in FUNCTION_WORDS]
+    new = [word for word in target if word not in known]
     letters = sum(map(len, content))
     return [
-        _share(said, known),
+        _share(target, known),
         _share(stems, known_stems),
         _share(content, known_stems, empty=1.0),
         sum(len(s) for s in content if s in known_stems) / letters if letters else 1.0,
@@ -126,14 +126,14 @@ def features(passage: str, answer: str) -> list[float]:
         math.log1p(sum(word not in known for word in function)),
         math.log1p(_longest_gap(stems, known_stems)),
         float(sum(word[0].isdigit() for word in new)),
-        float(_count(said, NEGATIONS) > _count(source, NEGATIONS)),
+        float(_count(target, NEGATIONS) > _count(source, NEGATIONS)),
         float(_count(new, FIRST_PERSON) > 0),
         float(_count(new, SECOND_PERSON) > 0),
         math.log1p(_count(new, HEDGES)),
         math.log1p(_count(new, OPINIONS)),
         float("?" in answer),
-        math.log(max(1, len(said))),
-        math.log(max(1, len(said)) / max(1, len(source))),
+        math.log(max(1, len(target))),
+        math.log(max(1, len(target)) / max(1, len(source))),
     ]
 
 
@@ -193,7 +193,7 @@ class Weights:
 
         ``X`` holds features, shape (rows, features).
         """
-        # Summed row by row and rounded: the same whichever rows stand beside it.
+        # Summed row by row and rounded: independent of the other rows.
         logit = (np.clip(X, self.low, self.high) * self.weight).sum(axis=1) + self.bias
         probability: Floats = np.round(1.0 / (1.0 + np.exp(-logit)), 9)
         return probability
@@ -278,11 +278,11 @@ def ungrounded(
     @assertion(name=name, level=level, description=f"{answer} says what {passages} does not.")
     def judge(batch: Batch) -> Floats:
         sources = text_column(batch, passages).to_pylist()
-        said = text_column(batch, answer).to_pylist()
+        answers = text_column(batch, answer).to_pylist()
         severity = np.zeros(batch.rows)
-        rows = [row for row in range(batch.rows) if sources[row].strip() and said[row].strip()]
+        rows = [row for row in range(batch.rows) if sources[row].strip() and answers[row].strip()]
         if rows:
-            X = np.array([features(sources[row], said[row]) for row in rows])
+            X = np.array([features(sources[row], answers[row]) for row in rows])
             probability = Weights(low, high, weight, bias).probability(X)
             severity[rows] = np.where(probability < below, 1.0 - probability, 0.0)
         return severity

@@ -300,8 +300,10 @@ def json_schema(
 
     @assertion(name=name, level=level, description=f"{answer} is not JSON of the expected schema.")
     def judge(batch: Batch) -> Floats:
-        said = text_column(batch, answer).to_pylist()
-        found = [len(json_problems(text, json_rules, fenced=fenced)) if text.strip() else 0 for text in said]
+        answers = text_column(batch, answer).to_pylist()
+        found = [
+            len(json_problems(text, json_rules, fenced=fenced)) if text.strip() else 0 for text in answers
+        ]
         return np.array(found, dtype=np.float64)
 
     return judge

@@ -62,8 +62,8 @@ def empty_answer(
 
     Examples
     --------
-    >>> said = {"outputs.answer": ["Yes.", " ", "", None], "outputs.tool_calls": [None, None, "[{}]", None]}
-    >>> empty_answer().severities(Batch.from_columns(said, model="helpdesk")).tolist()
+    >>> turns = {"outputs.answer": ["Yes.", " ", "", None], "outputs.tool_calls": [None, None, "[{}]", None]}
+    >>> empty_answer().severities(Batch.from_columns(turns, model="helpdesk")).tolist()
     [0.0, 1.0, 0.0, 0.0]
     """
 
@@ -71,7 +71,7 @@ def empty_answer(
     def judge(batch: Batch) -> NDArray[np.bool_]:
         blank = pc.equal(pc.utf8_trim_whitespace(text_column(batch, answer)), "")
         reason = text_column(batch, finish_reason) if batch.has(finish_reason) else None
-        excused = _says(batch, error) | _says(batch, tool_calls)
+        excused = _has_content(batch, error) | _has_content(batch, tool_calls)
         if reason is not None:
             excused |= pc.is_in(reason, pa.array(CALLS_TOOLS)).to_numpy(zero_copy_only=False)
         empty: NDArray[np.bool_] = blank.to_numpy(zero_copy_only=False) & has_text(batch, answer) & ~excused
@@ -80,13 +80,13 @@ def empty_answer(
     return judge
 
 
-def _says(batch: Batch, name: str) -> NDArray[np.bool_]:
+def _has_content(batch: Batch, name: str) -> NDArray[np.bool_]:
     """Mask of records with content in a column, shape (rows,); empty text and an empty JSON list are none."""
-    said = has_text(batch, name)
-    if said.any() and pa.types.is_string(batch.arrow(name).type):
+    has_content = has_text(batch, name)
+    if has_content.any() and pa.types.is_string(batch.arrow(name).type):
         nothing = pc.is_in(pc.utf8_trim_whitespace(text_column(batch, name)), pa.array(["", "[]", "null"]))
-        said &= ~nothing.to_numpy(zero_copy_only=False)
-    return said
+        has_content &= ~nothing.to_numpy(zero_copy_only=False)
+    return has_content
 
 
 def final_line(
@@ -133,11 +133,11 @@ def final_line(
 
     @assertion(name=name, level=level, description=f"The last line of {answer} is not {pattern}")
     def judge(batch: Batch) -> NDArray[np.bool_]:
-        said = text_column(batch, answer)
-        fails = pc.invert(pc.match_substring_regex(said, whole))
-        wrong: NDArray[np.bool_] = pc.and_(fails, pc.not_equal(pc.utf8_trim_whitespace(said), "")).to_numpy(
-            zero_copy_only=False
-        )
+        answers = text_column(batch, answer)
+        fails = pc.invert(pc.match_substring_regex(answers, whole))
+        wrong: NDArray[np.bool_] = pc.and_(
+            fails, pc.not_equal(pc.utf8_trim_whitespace(answers), "")
+        ).to_numpy(zero_copy_only=False)
         return wrong
 
     return judge

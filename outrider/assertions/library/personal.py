@@ -256,12 +256,12 @@ def personal_data(
 
     @assertion(name=name, level=level, description=f"{text} holds personal data.")
     def judge(batch: Batch) -> Floats:
-        said = text_column(batch, text)
+        answers = text_column(batch, text)
         given = pa.array([""] * batch.rows) if known is None else text_column(batch, known)
         severity = np.zeros(batch.rows)
-        for row in np.flatnonzero(pc.match_substring_regex(said, hint).to_numpy(zero_copy_only=False)):
+        for row in np.flatnonzero(pc.match_substring_regex(answers, hint).to_numpy(zero_copy_only=False)):
             own = given[int(row)].as_py()
-            found = find_personal_data(said[int(row)].as_py(), wanted)
+            found = find_personal_data(answers[int(row)].as_py(), wanted)
             severity[row] = sum(item not in own for _, item in found)
         return severity
 

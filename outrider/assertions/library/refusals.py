@@ -179,7 +179,7 @@ class Weights:
 
     def probabilities(self, X: Floats) -> Floats:
         """Probability of each kind, shape (rows, kinds). ``X`` holds features, shape (rows, features)."""
-        # Summed row by row and rounded: the same whichever rows stand beside it.
+        # Summed row by row and rounded: independent of the other rows.
         logit = (X[:, :, None] * self.weight).sum(axis=1) + self.bias
         odds = np.exp(logit - logit.max(axis=1, keepdims=True))
         shares: Floats = np.round(odds / odds.sum(axis=1, keepdims=True), 9)
@@ -250,11 +250,11 @@ def refusal(
 
     @assertion(name=name, level=level, description=f"{answer} refuses, or helps only in part.")
     def judge(batch: Batch) -> Floats:
-        said = text_column(batch, answer).to_pylist()
+        replies = text_column(batch, answer).to_pylist()
         severity = np.zeros(batch.rows)
-        rows = [row for row in range(batch.rows) if said[row].strip()]
+        rows = [row for row in range(batch.rows) if replies[row].strip()]
         if rows:
-            odds = Weights(weight, bias).probabilities(features([said[row] for row in rows]))
+            odds = Weights(weight, bias).probabilities(features([replies[row] for row in rows]))
             severity[rows] = np.where(np.isin(odds.argmax(axis=1), wanted), 1.0 - odds[:, 0], 0.0)
         return severity
 

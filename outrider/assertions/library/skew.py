@@ -74,7 +74,7 @@ def served_differs(
     last = ~keys.duplicated(keep="last")
     place = np.flatnonzero(last)
     index = keys[last]
-    # The table stands for itself in the revision: closures name only what has a text.
+    # A digest in the closure makes the table part of the revision; arrays are not.
     digest = blake2b(repr(_texts(wanted, keys)).encode(), digest_size=8).hexdigest()
 
     def judge(batch: Batch) -> Floats:

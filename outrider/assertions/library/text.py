@@ -112,10 +112,10 @@ def repeated_phrases(texts: pa.Array) -> Floats:
         row = row[run]
     word = _codes(spoken)
     last = max(0, len(word) - GRAM + 1)
-    start = np.flatnonzero(row[:last] == row[GRAM - 1 :])  # words of a row stand together
+    start = np.flatnonzero(row[:last] == row[GRAM - 1 :])  # words of a row are adjacent
     gram = word[start]
     for step in range(1, GRAM):
-        # Numbered anew at each step, so that the product never overflows.
+        # Renumbered at each step, so that the product never overflows.
         gram = np.unique(gram * len(word) + word[start + step], return_inverse=True)[1].astype(np.int64)
     return _repeated_share(gram, row[start], len(texts))
 
@@ -124,8 +124,8 @@ def repeated_sentences(texts: pa.Array) -> Floats:
     """Share of repeated sentences (and lines), shape (rows,)."""
     plain = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
     parts, row = split_column(pc.split_pattern_regex(plain, "[.!?\n\u3002\uff01\uff1f\uff61]+\\s*"))
-    said = pc.greater(pc.utf8_length(parts), 3).to_numpy(zero_copy_only=False)
-    return _repeated_share(_codes(parts.filter(pa.array(said))), row[said], len(texts))
+    is_long = pc.greater(pc.utf8_length(parts), 3).to_numpy(zero_copy_only=False)
+    return _repeated_share(_codes(parts.filter(pa.array(is_long))), row[is_long], len(texts))
 
 
 def repetition(

@@ -293,7 +293,7 @@ def _features(columns: dict[str, pa.Array], layout: ProfileLayout) -> list[Featu
     found: list[Feature] = []
     for name, source in layout.sources.items():
         column = columns.get(name)
-        if column is None:  # unless its features stand for it
+        if column is None:  # unless its features replace it
             given = [
                 each for each in (f"{name}{one}" for one in PROPERTIES.get(source, ())) if each in columns
             ]

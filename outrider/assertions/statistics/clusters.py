@@ -71,7 +71,7 @@ class Clusters:
         if times is None or not known.any():
             return cls(units)
         days, hours = (np.unique(times.astype(f"M8[{unit}]"), return_inverse=True) for unit in "Dh")
-        stretch = "" if _is_enough(days[1][known]) else _told(times[known], days[0], hours[0])
+        stretch = "" if _is_enough(days[1][known]) else _period_text(times[known], days[0], hours[0])
         for _, stretches in (days, hours):
             if _is_enough(stretches[known]):
                 both = units * (int(stretches.max()) + 1) + stretches
@@ -162,7 +162,7 @@ def _is_enough(stretches: Numbers) -> bool:
     return len(rows) >= LEAST_STRETCHES and effective >= LEAST_EFFECTIVE
 
 
-def _told(times: NDArray[np.datetime64], days: NDArray[Any], hours: NDArray[Any]) -> str:
+def _period_text(times: NDArray[np.datetime64], days: NDArray[Any], hours: NDArray[Any]) -> str:
     days, hours = (each[~np.isnat(each)] for each in (days, hours))
     if len(times) > 1 and times.min() == times.max():
         return "rows whose event times do not differ"

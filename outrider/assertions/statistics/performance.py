@@ -142,15 +142,15 @@ def macro_f1(cells: OutcomeCells) -> Estimated:
         return UNKNOWN
     share = cells.weight / total
     classes, place = np.unique(np.concatenate([cells.predicted, cells.label]), return_inverse=True)
-    said, true = place[: len(share)], place[len(share) :]
-    own = said == true
-    right = np.bincount(said[own], weights=share[own], minlength=len(classes))
-    both = np.bincount(said, weights=share, minlength=len(classes))
+    answered, true = place[: len(share)], place[len(share) :]
+    own = answered == true
+    right = np.bincount(answered[own], weights=share[own], minlength=len(classes))
+    both = np.bincount(answered, weights=share, minlength=len(classes))
     both += np.bincount(true, weights=share, minlength=len(classes))
     f1 = 2.0 * right / both
     value = float(f1.mean())
     # Derivative by the share of each cell; that of a right one by 2·right and by both, whose weight is 2.
-    slope = np.where(own, 2.0 / both[said], 0.0) - (f1 / both)[said] - (f1 / both)[true]
+    slope = np.where(own, 2.0 / both[answered], 0.0) - (f1 / both)[answered] - (f1 / both)[true]
     spread = math.sqrt(max(0.0, float(share @ (slope / len(classes)) ** 2)) / n)
     return _around(value, spread, cells, n)
 
@@ -327,10 +327,10 @@ def score_convention(cells: OutcomeCells) -> ScoreConvention | None:
 
     Examples
     --------
-    >>> said, hit = np.array([1, 0]), np.array([True, True])
-    >>> n, sure = np.array([60, 40]), np.array([54.0, 4.0])  # 0.9 beside 1, 0.1 beside 0
+    >>> answered, hit = np.array([1, 0]), np.array([True, True])
+    >>> n, sure = np.array([60, 40]), np.array([54.0, 4.0])  # score 0.9 with class 1, 0.1 with class 0
     >>> brier = np.array([0.6, 32.4])
-    >>> seen = OutcomeCells(said, said, hit, said * 40 + 5, n, n * 1.0, n * 1.0, sure, brier)
+    >>> seen = OutcomeCells(answered, answered, hit, answered * 40 + 5, n, n * 1.0, n * 1.0, sure, brier)
     >>> found = score_convention(seen)
     >>> found.below, found.brier, round(found.brier_of_class, 3)
     (0.4, 0.33, 0.01)

@@ -38,10 +38,10 @@ def macro_f1(answers: Classes, labels: Classes, classes: int) -> float:
     0.583
     """
     there = np.bincount(labels, minlength=classes)
-    said = np.bincount(answers[answers >= 0], minlength=classes)
+    predicted = np.bincount(answers[answers >= 0], minlength=classes)
     hit = np.bincount(labels[answers == labels], minlength=classes)
     seen = there > 0
-    return float(np.mean(2.0 * hit[seen] / (there + said)[seen])) if seen.any() else 0.0
+    return float(np.mean(2.0 * hit[seen] / (there + predicted)[seen])) if seen.any() else 0.0
 
 
 def average_precision(scores: Floats, labels: Classes) -> float:
@@ -125,8 +125,8 @@ def set_excess(
         return Excess(value, -1.0, 1.0, rows, count, error, stretch=clusters.stretch)
     found = clusters.combined(lambda numbers: _scatter(figure, both, labels, classes, numbers))
     reach = quantile_of(error, found.freedom) * math.sqrt(found.variance)
-    said = [model if model.ndim == 1 else model.argmax(axis=1) for model in both]
-    lost = ((said[0] == labels) & (said[1] != labels)).astype(np.float64)
+    predicted = [model if model.ndim == 1 else model.argmax(axis=1) for model in both]
+    lost = ((predicted[0] == labels) & (predicted[1] != labels)).astype(np.float64)
     unseen = _unseen(figure, labels, lost, clusters.entities, error)
     # The farther the figure is on one side, the farther what is unseen may pull it to the other.
     up, down = (unseen / 2.0 * (1.0 + max(far, 0.0)) for far in (-value, value))
@@ -157,9 +157,9 @@ def _falls(
 ) -> Floats:
     """Decrease over all rows, then without each of ``number`` groups, shape (number + 1,)."""
     if figure == "macro_f1":
-        old, new = (_macro_f1s(said, labels, classes, groups, number) for said in both)
+        old, new = (_macro_f1s(predicted, labels, classes, groups, number) for predicted in both)
     else:
-        old, new = (_average_precisions(said, labels, groups, number) for said in both)
+        old, new = (_average_precisions(scores, labels, groups, number) for scores in both)
     return np.asarray(old - new)
 
 

@@ -387,16 +387,16 @@ class _Proof:
         if not inside.any() or inside.all():
             return None
         sums = Sums.of(self.y, self.w, inside.astype(np.intp), 2, entities=self.clusters.entities)
-        told = shares(sums)
-        rest, here = (Limits(*(each[[side]] for each in told)) for side in (0, 1))
+        rates = shares(sums)
+        rest, here = (Limits(*(each[[side]] for each in rates)) for side in (0, 1))
         chance, wider = _chance(self.y, self.w, self.clusters, inside)
         value, low, high = (float(each[0]) for each in differences(here, rest))
         low, high = max(value - wider * (value - low), -1.0), min(value + wider * (high - value), 1.0)
-        rate, least, most = (float(each[1]) for each in told)
+        rate, least, most = (float(each[1]) for each in rates)
         least, most = max(rate - wider * (rate - least), 0.0), min(rate + wider * (most - rate), 1.0)
         found = WeakSlice(
             conditions, int(inside.sum()), float(sums.weight[1] / sums.weight.sum()), rate, least, most,
-            float(told.value[0]), value, low, high, chance,
+            float(rates.value[0]), value, low, high, chance,
         )  # fmt: skip
         outside = ~inside
         self.table = self.table.filter(pa.array(outside))

@@ -66,7 +66,7 @@ _SPOKEN = re.compile(
 )
 _BEFORE = re.compile(r"(us\$|[$€£¥₹]|\b(?:usd|eur|gbp|rs\.?))\s?\Z")
 _ANSWER = re.compile(r"\W*(yes|no|ja|nein|oui|non|sí|是|否|不是|不)(?![\w-])")
-_SAID = {
+_ANSWERS = {
     "ja": "yes",
     "oui": "yes",
     "sí": "yes",
@@ -99,8 +99,8 @@ def facts_of(text: str) -> list[str]:
         plain = _DATE.sub(" ", plain) if found else plain
         found += [_number(each) for each in _NUMBER.finditer(plain)]
     found += filter(None, map(_spoken_number, _SPOKEN.finditer(plain)))
-    said = _ANSWER.match(plain)
-    return [_SAID.get(said[1], said[1]), *found] if said else found
+    answer = _ANSWER.match(plain)
+    return [_ANSWERS.get(answer[1], answer[1]), *found] if answer else found
 
 
 def number_text(value: float) -> str:
@@ -135,18 +135,18 @@ def _number(found: re.Match[str]) -> str:
 
 def _spoken_number(found: re.Match[str]) -> str:
     value = _spoken(found["words"])
-    is_told = value is not None and value >= (2 if found["unit"] else 10)
-    return _with_unit(value, found["unit"]) if value is not None and is_told else ""
+    counts = value is not None and value >= (2 if found["unit"] else 10)
+    return _with_unit(value, found["unit"]) if value is not None and counts else ""
 
 
 def _with_unit(value: float, unit: str | None) -> str:
     return f"{number_text(value)} {_UNITS[unit]}" if unit else number_text(value)
 
 
-def _spoken(said: str) -> float | None:
+def _spoken(words: str) -> float | None:
     """Value of a number in words; None if the words are not a number."""
     total, here = 0.0, -1.0
-    for word in re.split(r"[\s-]+", said):
+    for word in re.split(r"[\s-]+", words):
         if word in _SCALES:
             scale = _SCALES[word]
             if here < 0:

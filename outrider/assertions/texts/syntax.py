@@ -29,7 +29,7 @@ def syntax_text(source: str) -> str:
     """
     if not source[:1].isspace():
         return text_of(ast.parse(source))
-    (block,) = ast.parse(f"if True:\n{source}").body  # texts of several lines may stand further left
+    (block,) = ast.parse(f"if True:\n{source}").body  # texts of several lines may be indented less
     assert isinstance(block, ast.If)
     return text_of(ast.Module(block.body, []))
 

@@ -80,8 +80,8 @@ def named(text: str, names: tuple[str, ...]) -> list[str]:
 @lru_cache(64)
 def _any_of(names: tuple[str, ...], is_ascii: bool) -> re.Pattern[str]:
     longest = sorted(map(_plain, filter(None, names)), key=len, reverse=True)
-    beside = r"\w" if is_ascii else IN_WORD
-    return re.compile(f"(?<!{beside})(?:{'|'.join(map(re.escape, longest))})(?!{beside})")
+    letter = r"\w" if is_ascii else IN_WORD
+    return re.compile(f"(?<!{letter})(?:{'|'.join(map(re.escape, longest))})(?!{letter})")
 
 
 def _plain(text: str) -> str:

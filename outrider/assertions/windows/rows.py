@@ -136,11 +136,11 @@ class OrderedRows:
         """
         if not most or not len(self.key):
             return np.zeros(len(self.key), dtype=np.bool_)
-        # Released rows come first in each run, so that those behind a row are counted from the run's end.
+        # Released rows come first in each run, so that those after a row are counted from the run's end.
         starts = starts_of_runs(self.key)
-        behind = np.add.reduceat(candidates.astype(np.int64), starts)
+        following = np.add.reduceat(candidates.astype(np.int64), starts)
         counts = np.diff(np.append(starts, len(self.key)))
-        rank = np.repeat(starts + behind, counts) - 1 - np.arange(len(self.key))
+        rank = np.repeat(starts + following, counts) - 1 - np.arange(len(self.key))
         context = candidates & (rank < most)
         return context if since is None else context & (self.ts >= since[self.entity])
 

@@ -267,17 +267,17 @@ class WindowState:
         first[1:] = entity[1:] != entity[:-1]
         prior = codes[entity[first]]
         seen, newest, reach, floor = self._known.known(prior)
-        told = judge_arrivals(
+        timing = judge_arrivals(
             self._pace, ts, clock, first, known=prior >= 0, seen=seen, newest=newest, reach=reach,
             floor=floor, ahead=None if ahead is None else ahead[order],
         )  # fmt: skip
         if rows:
             self._clock = int(received[-1])
         last = np.flatnonzero(np.append(first[1:], np.ones(min(rows, 1), dtype=np.bool_)))
-        self.late += int(told.late.sum())
-        keep = np.flatnonzero(~told.late) if told.late.any() else slice(None)
-        key = told.round * entities + entity
-        bound = entities * (int(told.round.max(initial=0)) + 1)
+        self.late += int(timing.late.sum())
+        keep = np.flatnonzero(~timing.late) if timing.late.any() else slice(None)
+        key = timing.round * entities + entity
+        bound = entities * (int(timing.round.max(initial=0)) + 1)
         places, keys, times = order[keep], key[keep], ts[keep]
         by_time = order_by_time(keys, times, bound)
         fresh = Arrived(
@@ -285,15 +285,15 @@ class WindowState:
             codes=codes,
             entities=entities,
             named=named,
-            rounds=told.round[last],
+            rounds=timing.round[last],
             last=clock[last],
-            newest=told.newest[last],
-            reach=told.reach[last],
-            floor=told.floor[last],
+            newest=timing.newest[last],
+            reach=timing.reach[last],
+            floor=timing.floor[last],
             places=places[by_time],
             keys=keys[by_time],
             ts=times[by_time],
-            late=np.sort(order[told.late]),
+            late=np.sort(order[timing.late]),
         )
         return self._distinct(fresh, table)
 
@@ -348,7 +348,7 @@ class WindowState:
         until = np.where(known.is_open, known.last + wait, -NEVER)
         has_come = known.is_open & (known.held > 0) & self._has_come(known.newest, known.reach)
         due = np.flatnonzero((until <= self._clock) | has_come)
-        # Only once in a while: it looks at every entity, and when exactly they are told changes no verdict.
+        # Only once in a while: this scans all entities, and its exact time does not change verdicts.
         self._due = self._clock + (self._pace.lateness or self._pace.idle) // 16
         return due
 
@@ -379,12 +379,12 @@ class WindowState:
             passed = np.where(self._has_come(newest, reach), newest, passed)
         if self._pace.lateness:
             passed = np.where(self._clock - last >= self._pace.lateness, np.maximum(reach, passed), passed)
-        over = (rows.key != rows.final[entity]) | ended[entity]
-        released = over | (rows.ts <= passed[entity])
+        finished = (rows.key != rows.final[entity]) | ended[entity]
+        released = finished | (rows.ts <= passed[entity])
         is_new = released & ~rows.was_released
         both = concat([*before.tables, self._with_insides(table, tags)])
         views, judged = [], None
-        shown = any_in_run(is_new | over, rows.key) & released
+        shown = any_in_run(is_new | finished, rows.key) & released
         if shown.any():
             index = np.flatnonzero(shown)
             if isinstance(self.window, Group):
@@ -395,15 +395,15 @@ class WindowState:
                 }
                 index = rows.by_name(index, names)
             judged = take(both, rows.source[index])
-            views = self._views(judged, rows, index, is_new, over & ends_of_runs(rows.key), at)
+            views = self._views(judged, rows, index, is_new, finished & ends_of_runs(rows.key), at)
         if not ended.all():
             held = np.bincount(entity[~released], minlength=len(codes))
             self._name(arrived, codes, ended)
             since = None if self._span is None else passed - self._span
-            kept = ~released | rows.context(released & ~over, self._context, since)
+            kept = ~released | rows.context(released & ~finished, self._context, since)
             in_order = judged is not None and bool(shown.all()) and not isinstance(self.window, Group)
             self._keep(judged if in_order else None, both, rows, kept, released, codes)
-            gone = ~kept & (rows.ts >= passed[entity]) & ~over
+            gone = ~kept & (rows.ts >= passed[entity]) & ~finished
             self._remember(both, rows, gone, codes, ended, passed)
             stays = np.flatnonzero(~ended)
             known = self._known
@@ -492,12 +492,12 @@ class WindowState:
         owner, old_ts = goes_on[old.owner], old.numbers("ts")
         still = old_ts >= passed[owner]
         fresh = np.flatnonzero(gone)
-        who = np.concatenate([owner[still], rows.entity[fresh]])
+        owners_of_hashes = np.concatenate([owner[still], rows.entity[fresh]])
         ts = np.concatenate([old_ts[still], rows.ts[fresh]])
         hashes = old.numbers("hash").astype(np.uint64)[still]
         hashes = np.concatenate([hashes, record_hashes(both, rows.source[fresh], rows.ts[fresh])])
-        order = stable_order(who, max(len(codes), 1))
-        counts = np.bincount(who, minlength=len(codes))[stays]
+        order = stable_order(owners_of_hashes, max(len(codes), 1))
+        counts = np.bincount(owners_of_hashes, minlength=len(codes))[stays]
         columns = [pa.array(ts[order]), pa.array(hashes[order])]
         table = pa.RecordBatch.from_arrays(columns, schema=_SEEN)
         self._hashes.replace(codes[stays], np.cumsum(counts) - counts, counts, table)

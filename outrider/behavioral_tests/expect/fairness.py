@@ -101,7 +101,7 @@ def _measured(
         measures.append(
             Measure("ratio", gap.ratio, gap.ratio_low, gap.ratio_high, rows, f"{gap.lowest} / {gap.highest}")
         )
-        # Without anybody selected in any group there is no ratio, and nobody is treated differently.
+        # Without a selection in any group there is no ratio, and no difference in treatment.
         ratio = gap.ratio_high if sure else gap.ratio
         severity = max(severity, min_ratio - ratio if ratio == ratio else 0.0)
     return Measured(severity, tuple(measures))

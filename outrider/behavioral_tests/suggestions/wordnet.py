@@ -115,7 +115,7 @@ class WordNet:
         data = self._file(f"data.{part}")
         fields = data[offset : data.index(b"\n", offset)].decode().split(" | ")[0].split()
         end = 4 + 2 * int(fields[3], 16)
-        words = tuple(word.partition("(")[0] for word in fields[4:end:2])  # "galore(ip)" says where it stands
+        words = tuple(word.partition("(")[0] for word in fields[4:end:2])  # "galore(ip)" says its position
         pointers = tuple(
             (fields[at], int(fields[at + 1]), _LETTERS[fields[at + 2]], *_ends(fields[at + 3]))
             for at in range(end + 1, end + 1 + 4 * int(fields[end]), 4)

@@ -67,7 +67,7 @@ def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, Sta
         )
     cases = numbered(old.cases)
     there = next((number for number, each in enumerate(cases) if each.id == case.id), None)
-    if there is not None and _says_the_same(cases[there], case):
+    if there is not None and _is_equal(cases[there], case):
         return suite, "present"
     if there is None:
         cases.append(case)
@@ -83,7 +83,7 @@ def _expected(test: WrittenTest) -> Mapping[str, Any] | None:
     return test.expect or (spec_of(DEFAULTS[test.kind]) if test.kind in DEFAULTS else None)
 
 
-def _says_the_same(one: WrittenCase, other: WrittenCase) -> bool:
+def _is_equal(one: WrittenCase, other: WrittenCase) -> bool:
     return replace(one, source=None) == replace(other, source=None)
 
 

@@ -106,13 +106,15 @@ def _array(
         return _of_found_type(name, values)
     except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         row = _odd_row(values, kind)
-        wanted = f"{_said(kind)} expected" if kind else f"one type expected, that of {str(values[0])[:40]!r}"
+        wanted = (
+            f"{_type_text(kind)} expected" if kind else f"one type expected, that of {str(values[0])[:40]!r}"
+        )
         raise SchemaMismatch(
             name, f"case {cases[number[row]].id!r}: {wanted}, got {str(values[row])[:80]!r} ({error})"
         ) from error
 
 
-def _said(kind: str | TensorType) -> str:
+def _type_text(kind: str | TensorType) -> str:
     return f"{kind.dtype} of shape {kind.shape}" if isinstance(kind, TensorType) else kind
 
 

@@ -105,7 +105,7 @@ def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], di
     columns: dict[str, list[Any]] = {}
     for name in [name for name in batch.names if name.startswith(parts)]:
         columns[name] = _values(batch, name, where)
-        kind = _type_to_say(columns[name], batch.arrow(name).type, f"{where}: {name}")
+        kind = _explicit_type(columns[name], batch.arrow(name).type, f"{where}: {name}")
         types |= {} if kind is None else {name: kind}
     starts = np.flatnonzero(np.diff(case, prepend=-1)).tolist()
     ids = [str(batch.keys[start]) for start in starts]
@@ -149,7 +149,7 @@ def _without_nan(value: Any) -> Any:
     return None if value != value else value
 
 
-def _type_to_say(values: list[Any], kind: pa.DataType, where: str) -> str | TensorType | None:
+def _explicit_type(values: list[Any], kind: pa.DataType, where: str) -> str | TensorType | None:
     """Type of a column if it would be inferred differently from the values, else None."""
     if is_tensor(kind):
         dtype = np.dtype(kind.value_type.to_pandas_dtype())
@@ -159,8 +159,8 @@ def _type_to_say(values: list[Any], kind: pa.DataType, where: str) -> str | Tens
     if inferred.equals(kind):
         return None
     try:
-        is_said = not pa.types.is_temporal(kind) and not pa.types.is_binary(kind)
-        if is_said and pa.type_for_alias(str(kind)).equals(kind):
+        has_alias = not pa.types.is_temporal(kind) and not pa.types.is_binary(kind)
+        if has_alias and pa.type_for_alias(str(kind)).equals(kind):
             return str(kind)
     except ValueError:
         pass

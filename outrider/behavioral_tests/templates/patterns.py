@@ -149,7 +149,7 @@ def _shown(piece: SlotPiece, values: Sequence[Any], picks: NDArray[Any]) -> pa.A
 def _text(pattern: str) -> Text | Fixed:
     parsed = list(_FORMATTER.parse(pattern))
     merged: list[tuple[str, tuple[str, str, str | None] | None]] = []
-    for literal, field, spec, conversion in parsed:  # "{{" ends a literal without a slot behind it
+    for literal, field, spec, conversion in parsed:  # "{{" ends a literal without a slot after it
         if merged and merged[-1][1] is None:
             literal = merged.pop()[0] + literal
         merged.append((literal, None if field is None else (field, spec or "", conversion)))

@@ -54,8 +54,8 @@ def persona(name: str = "messages", *, people: Sequence[str] | None = None) -> P
         raise ValueError("people needs at least one entry")
 
     def change(text: str, draw: float) -> str:
-        who = _one(options, draw)
-        return f"I am {'an' if who[0].lower() in 'aeiou' else 'a'} {who}. {text}"
+        person = _one(options, draw)
+        return f"I am {'an' if person[0].lower() in 'aeiou' else 'a'} {person}. {text}"
 
     return spoken_each(name, change)
 

@@ -88,7 +88,7 @@ def repeat_digit(name: str) -> Perturbation:
         digits[usable] = np.floor(np.log10(size[usable])) + 1
         digits[size >= 10.0**digits] += 1  # where the logarithm was rounded down
         place = 10.0 ** np.floor(rng.random(len(values)) * digits)
-        # Digits from the place on move up by one; below stands what was there, with the place's digit again.
+        # Digits from the place on move up by one; the digits below stay, with the place's digit repeated.
         changed = np.floor(size / place) * 10 * place + size % (10 * place)
         typed = np.where(usable, np.copysign(changed, values.astype(np.float64)), values)
         return _kept_type(typed, values)

@@ -82,7 +82,7 @@ def shuffle(name: str) -> Perturbation:
         rows = np.flatnonzero(~batch.is_null(f"inputs.{name}"))
         source = np.arange(batch.rows)
         order = rng.permutation(len(rows))
-        source[rows[order]] = rows[np.roll(order, 1)]  # one cycle: nobody keeps its own
+        source[rows[order]] = rows[np.roll(order, 1)]  # one cycle: no record keeps its own
         return batch.with_columns({f"inputs.{name}": array.take(pa.array(source))})
 
     return perturb

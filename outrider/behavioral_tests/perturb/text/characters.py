@@ -38,10 +38,10 @@ def _neighbours() -> dict[str, str]:
     found = {}
     for line, row in enumerate(_ROWS):
         for at, key in enumerate(row):
-            beside = row[max(0, at - 1) : at] + row[at + 1 : at + 2]
+            same_row = row[max(0, at - 1) : at] + row[at + 1 : at + 2]
             above = _ROWS[line - 1][at : at + 2] if line else ""
             below = _ROWS[line + 1][max(0, at - 1) : at + 1] if line + 1 < len(_ROWS) else ""
-            found[key] = beside + above + below
+            found[key] = same_row + above + below
     return found | {key.upper(): keys.upper() for key, keys in found.items()}
 
 

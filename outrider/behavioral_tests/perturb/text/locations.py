@@ -10,7 +10,7 @@ from .columns import drawn
 from .phrases import Hit, PhraseList
 from .word_lists import lines
 
-# Also people, things or words at the beginning of a sentence; nobody can tell without a parser.
+# Also people, things or words at the beginning of a sentence; indistinguishable without a parser.
 _AMBIGUOUS = frozenset(
     {"Bath", "Chad", "Charlotte", "Cork", "Florence", "Georgia", "Jordan", "Lima", "Mobile", "Nice", "Orange"}
     | {"Reading", "Split", "Turkey", "Victoria"}
@@ -25,7 +25,7 @@ _NAME_BEFORE = re.compile(
 _NAME_BEHIND = re.compile(r"\s+[A-Z]|\s*,\s*[A-Z]\w|[-_/]\w|\s*\(|['\u2019]s\s+[A-Z]")
 _PART_BEFORE = re.compile(r"[A-Z][\w'\u2019.-]*(?:\s*,|\s+(?:in|near|of|outside))\s+(?:downtown\s+)?$")
 _JOURNEY = re.compile(r"\bfrom\b.+\bto\b", re.IGNORECASE | re.DOTALL)
-_BOUND_TO_PLACE = re.compile(  # what is said holds of this place and no other
+_BOUND_TO_PLACE = re.compile(  # statements that hold for this place only
     r"\b(?:capitals?|country|countries|nations?|nationals?|continents?|languages?|currency|president|minister|king"
     r"|queen|kingdom|government|parliament|embassy|population|inhabitants|borders?|state|province|county|region"
     r"|island|river|lake|mountains?|coast|beach(?:es)?|located|location|situated|largest|biggest|oldest|famous"
@@ -66,7 +66,7 @@ def locations(
 
     def change(text: str, draws: list[float]) -> str:
         named = list(known.find(text))
-        hits = [hit for hit in named if _stands_alone(text, hit)]
+        hits = [hit for hit in named if _is_separate(text, hit)]
         if not hits or _is_bound(text, {id(group[hit.phrase]) for hit in named}):
             return text
         old = hits[int(draws[0] * len(hits))].phrase
@@ -98,7 +98,7 @@ def _is_bound(text: str, kinds: set[int]) -> bool:
     return (len(kinds) > 1 and not _JOURNEY.search(text)) or _BOUND_TO_PLACE.search(text) is not None
 
 
-def _stands_alone(text: str, hit: Hit) -> bool:
+def _is_separate(text: str, hit: Hit) -> bool:
     before = text[: hit.start]
     return not (
         _NAME_BEFORE.search(before) or _PART_BEFORE.search(before) or _NAME_BEHIND.match(text, hit.end)

@@ -14,7 +14,7 @@ Part: TypeAlias = Literal["first", "last", "both"]
 
 _FIRST = re.compile(r"(?<![\w@#&.'\u2019-])[A-Z][a-z]+(?![\w-])")
 _LAST = re.compile(r"\s([A-Z][\w\u2019'-]*[a-z])(?!\w)")
-_INSIDE = re.compile(r"[A-Z][\w.'\u2019-]*\s$")  # behind another word with a capital
+_INSIDE = re.compile(r"[A-Z][\w.'\u2019-]*\s$")  # after another word with a capital
 _OUTSIDE = re.compile(  # which is none of the name after all
     r"\b(?:Mr|Mrs|Ms|Miss|Dr|Prof|Aunt|Uncle|And|But|Hi|Hello|Hey|Dear|Thanks|With|From|For|To|I|My|Is|Was)\.?\s$"
 )
@@ -76,9 +76,9 @@ def _people(text: str, group: Container[str], known_last: Container[str]) -> lis
     for match in _FIRST.finditer(text):
         if match[0] not in group or _is_inside(text[: match.start()]):
             continue
-        behind = _LAST.match(text, match.end())
-        if behind is None or behind[1] in known_last:
-            found.append((match[0], behind[1] if behind else ""))
+        last_name = _LAST.match(text, match.end())
+        if last_name is None or last_name[1] in known_last:
+            found.append((match[0], last_name[1] if last_name else ""))
     return found
 
 

@@ -6,9 +6,9 @@ from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
 from .columns import drawn
 
-# Whole numbers that stand alone: no part of a price, a time, a date, a version, a code, a share or a decimal.
+# Separate whole numbers: no part of a price, a time, a date, a version, a code, a share or a decimal.
 _NUMBER = re.compile(
-    # The digit stands before what looks behind it: the search then skips from digit to digit.
+    # The digit precedes the lookbehind: the search then skips from digit to digit.
     r"([1-9](?<![\w$€£¥#@&+.,:/'\u2019-][1-9])(?<![$€£¥#@]\s[1-9])\d*)"
     r"(?![\w%°$€£¥]|[.,:/'\u2019-]\w|\s?(?:(?:am|pm|a\.m|p\.m)\b|[%°€]))"
 )

@@ -138,8 +138,8 @@ def _phrased(text: str, hit: Hit) -> str:
 
 def _is_whole(text: str, hit: Hit) -> bool:
     """True for a phrase outside handles and longer words, with its usual meaning."""
-    before, behind = text[hit.start - 1 : hit.start] if hit.start else "", text[hit.end : hit.end + 1]
-    if before in _JOINING or behind in _JOINING[2:]:
+    before, after = text[hit.start - 1 : hit.start] if hit.start else "", text[hit.end : hit.end + 1]
+    if before in _JOINING or after in _JOINING[2:]:
         return False
     lead, rest, phrase = text[: hit.start], text[hit.end :], hit.phrase
     if phrase in _BEFORE and not _BEFORE[phrase].search(lead):

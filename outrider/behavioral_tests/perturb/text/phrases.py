@@ -55,5 +55,5 @@ class PhraseList:
 
 def _ends_at_word(text: str, start: int, phrase: str) -> bool:
     end = start + len(phrase)
-    behind = text[end : end + 1]
-    return text.startswith(phrase, start) and not (behind.isalnum() or behind == "_")
+    after = text[end : end + 1]
+    return text.startswith(phrase, start) and not (after.isalnum() or after == "_")

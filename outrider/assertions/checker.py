@@ -19,7 +19,7 @@ from .windows.window import Window
 
 
 class Assertions(Protocol):
-    """Object that stands for several assertions."""
+    """Object that expands to several assertions."""
 
     @property
     def assertions(self) -> tuple[Assertion, ...]:

@@ -12,7 +12,7 @@ MOST_NAMED = 20
 def columns_read(names: Iterable[str]) -> list[str]:
     """Sorted names of the record columns that were read, without system columns.
 
-    ``inputs.*`` stands for more than ``MOST_NAMED`` columns of that part, ``*`` for whole records.
+    ``inputs.*`` replaces more than ``MOST_NAMED`` columns of that part, ``*`` for whole records.
 
     Examples
     --------

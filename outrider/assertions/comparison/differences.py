@@ -209,7 +209,7 @@ class AnswerReading:
 
     @classmethod
     def of(cls, measure: Measure, answer: Batch, ruler: Ruler) -> "AnswerReading":
-        """Answers, read."""
+        """Answers of one model, read for a measure."""
         if not is_of_items(measure, ruler):
             return cls(measure, answer, ruler)
         kind = "text" if measure == "words" else measure

@@ -124,7 +124,7 @@ def is_numeric(answers: ArrayLike | pa.Array) -> bool:
 def spelled_like(labels: Sequence[Any], answers: Sequence[Any]) -> list[Any]:
     """Labels replaced by answers that equal them, in the answers' spelling.
 
-    Other labels stay unchanged. Tables that compare values as they are written can then be used.
+    Other labels stay unchanged. Tables and group metrics can then compare values as they are written.
 
     Examples
     --------

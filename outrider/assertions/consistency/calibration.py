@@ -169,7 +169,7 @@ def calibrate_boxes(
     box
         Fields: left, top, width, height.
     overlap
-        Least intersection over union of a box and its true one.
+        Minimum intersection over union of a box and its true one.
     same
         Field that must also be equal, such as the class.
 

@@ -164,7 +164,7 @@ class MotionTracker:
     widen
         Share of width and height added on each side before boxes are compared.
     height_ratio
-        Least ratio of the smaller to the larger height.
+        Minimum ratio of the smaller to the larger height.
     history
         Bonus of an object seen five times or more over a newer one when both compete for one box.
     position_gain, velocity_gain

@@ -248,7 +248,7 @@ def _around_mean(hits: Floats, seen: Floats, days: Integers) -> tuple[Floats, Fl
 
 
 def known_mix(lost: Floats, seen: Floats, *, prior: float = 50.0) -> tuple[Floats, Floats]:
-    """Counts before each onset, reweighted to the slice mix since.
+    """Counts before each onset, reweighted to the later mix of slices.
 
     Parameters
     ----------

@@ -146,7 +146,7 @@ class DriftReport:
 
     @property
     def is_decided(self) -> bool:
-        """True where every column could be decided."""
+        """True if every column could be decided."""
         return not self.problems and all(each.status != "undecided" for each in self.columns)
 
     @property

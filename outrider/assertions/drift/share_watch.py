@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _BINARY = np.array([0.0, 1.0])
 _RICHEST = 1e30
-"""Cap of a stored fortune, in single precision."""
+"""Cap of the stored wealth of a bet, which is kept in single precision."""
 _NO_NEWS = 0.5
 """Fraction of the minimum difference that bets treat as no change."""
 

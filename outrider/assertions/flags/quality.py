@@ -215,7 +215,7 @@ def detect(records: Sequence[Judged]) -> Detection:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Number of records on which each of two assertions fired, and on which both did."""
+    """Number of records that each of two assertions flags, and both."""
 
     a: str
     b: str
@@ -293,7 +293,7 @@ class LeadTime:
     known
         Number of episodes within which a label showed an error.
     median_s
-        Median seconds from the first flag of such an episode to the first label; negative if labels came
+        Median seconds from the first flag of a known episode to its first label; negative if labels came
         first. None without any.
     """
 

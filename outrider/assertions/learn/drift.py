@@ -18,10 +18,10 @@ PARTS = 5
 def drifting(reference: Batch, cut: int, columns: Iterable[str]) -> dict[str, float]:
     """Drift distance of each drifting column, in [0, 1].
 
-    Records must be in order of time. The largest distance between the records before ``cut`` and those from
-    there on, or between a fifth of the records and all others, so that a season counts too: it moves a range
-    as well. Kolmogorov-Smirnov for numbers, total variation for categories; a distance that so many
-    independent records have by chance is none.
+    Records must be in order of time. The distance is the largest of that between records before and from
+    ``cut`` on, and those between each fifth of the records and all others, which detect seasons. It is
+    Kolmogorov-Smirnov for numbers, total variation for categories; distances that independent records reach
+    by chance are ignored.
 
     Examples
     --------

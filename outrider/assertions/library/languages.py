@@ -153,7 +153,7 @@ def _script_scores(texts: pa.Array) -> Floats:
 
 
 def detect_language(texts: Sequence[str]) -> list[str | None]:
-    """Language of every text, or None where the evidence is weak.
+    """Language of each text (ISO 639-1), or None.
 
     None if there is too little evidence, or two languages are close.
 

@@ -43,7 +43,7 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
     first, second
         Ratings, one per subject, equal in length.
     seed
-        Of the bootstrap.
+        Seed of the bootstrap.
 
     References
     ----------

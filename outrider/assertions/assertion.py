@@ -1,4 +1,4 @@
-"""Assertion: a function of a Batch that gives every record a severity."""
+"""Assertion: a function of a Batch that gives each record a severity."""
 
 import inspect
 import re
@@ -36,20 +36,20 @@ PLAIN = (bool, int, float, complex, str, bytes, date, time, timedelta, re.Patter
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """Named judgement of records.
+    """Named function that judges records, made by :func:`assertion`.
 
-    Made by :func:`assertion`, still callable as the function it was.
+    Calling it calls the wrapped function.
 
     Attributes
     ----------
     revision
-        Twelve hex digits over the function's syntax (no comments, docstrings or layout), the constants and
-        functions of its file that it uses, its window and what it is a function of: a changed judgement has
-        a new revision.
+        Twelve hex digits that change when the judgement may change: a digest of the function's syntax
+        (without comments, docstrings or layout), the constants and functions of its file that it uses, its
+        window, and whether it takes a batch or a record.
     per_record
-        The function takes one record and is called once for each.
+        The function takes one record and is called once per record.
     needs
-        Slots whose answers it reads, such as ``judge.grounded``: it runs when they are there.
+        Slots whose answers the function reads, such as ``judge.grounded``; it runs after they have answered.
     """
 
     fn: Callable[[Any], Any]
@@ -66,33 +66,31 @@ class Assertion:
         check_name(self.name, "assertion", has_parts=True)
 
     def __call__(self, batch: Batch) -> Any:
-        """Verdicts of the function, unchanged.
+        """Return value of the wrapped function, unchanged.
 
-        Those of ``per_record`` functions are a list.
+        With ``per_record`` a list, one value per record.
         """
         return [self.fn(record) for record in records(batch)] if self.per_record else self.fn(batch)
 
     def findings(self, view: Batch) -> Findings:
         """Findings in a batch, or in a view of the window.
 
-        An empty view is not judged.
-
-        Of one value per row, those of rows that are not ``is_new`` do not count. What the function found
-        itself stands as it is.
+        An empty view is not judged. Where the function returns one value per row, rows that are not
+        ``is_new`` are ignored; :class:`Findings` that the function returns are kept as they are.
 
         Raises
         ------
         ValueError
             If the function returned another shape, a negative or a non-finite severity, or findings about
-            rows that are not there.
+            rows outside the view.
         """
         found = self.judged(view)
         return found if isinstance(found, Findings) else Findings(*found)
 
     def judged(self, view: Batch) -> tuple[NDArray[np.int64], Floats] | Findings:
-        """Rows and severities, or the findings that the function returned.
+        """Rows and severities, or the :class:`Findings` that the function returned.
 
-        Like :meth:`findings`, without making findings where the function returned one value per row.
+        Like :meth:`findings`, but builds no :class:`Findings` where the function returned one value per row.
         """
         if not view.rows:
             return np.zeros(0, dtype=np.int64), np.zeros(0)
@@ -111,11 +109,9 @@ class Assertion:
         return rows, severity[rows].astype(np.float64, copy=False)
 
     def severities(self, batch: Batch) -> Floats:
-        """Severity of every record, shape (rows,).
+        """Severity of each record, shape (rows,); 0.0 means "did not fire".
 
-        0.0 did not fire. An empty batch is not judged.
-
-        Several findings about one record count as the most severe of them.
+        An empty batch is not judged. Several findings on one record count as the most severe of them.
 
         Raises
         ------
@@ -133,7 +129,7 @@ class Assertion:
         return self._severity(raw, batch)[0].astype(np.float64)
 
     def _severity(self, verdict: Any, batch: Batch) -> tuple[NDArray[Any], float]:
-        """Booleans, or finite severities >= 0, one per row; and 0.0 where none fired."""
+        """Booleans or finite severities >= 0, shape (rows,), and an upper bound (0.0: none fired)."""
         raw: NDArray[Any] = verdict if type(verdict) is np.ndarray else np.asarray(verdict)
         if raw.shape != (batch.rows,):
             raise ValueError(
@@ -197,7 +193,7 @@ def assertion(
     """Turn a function of a Batch into an assertion.
 
     The function returns one value per record: bool (True fired) or a float severity >= 0 (0.0 did not fire);
-    or :class:`Findings`, to say more: events over several records, evidence, corrections.
+    or :class:`Findings`, to report events over several records, evidence or corrections.
 
     Parameters
     ----------
@@ -210,14 +206,15 @@ def assertion(
     owner
         Defaults to the docstring's line ``Owner: …``.
     window
-        Give the function each entity's latest records as context, across batches; see :class:`Window`. Or all
-        records with one key together; see :class:`Group`.
+        :class:`Window` gives the function each entity's latest records as context, across batches;
+        :class:`Group` gives it all records with one key together.
     per_record
         The function takes one record (``record["inputs.age"]``, None where it has no value) and returns one
-        value. Python is called for every record: about 0.3 µs and the function's own time each, where a
-        function of the batch costs some hundredths of a µs; ``outrider doctor`` shows what yours cost.
+        value. Python is called per record: about 0.3 µs plus the function's own time, where a function of the
+        batch costs some hundredths of a µs; ``outrider doctor`` reports the cost of each assertion.
     needs
-        Judges whose answers the function reads, such as ``("judge.grounded",)``: it runs behind them.
+        Slots whose answers the function reads, such as ``("judge.grounded",)``; the assertion runs after they
+        have answered.
 
     Examples
     --------
@@ -260,7 +257,7 @@ def assertion(
 
 
 def _highest(values: NDArray[Any]) -> float | None:
-    """Highest of severities; None unless all are finite and >= 0."""
+    """Largest severity; None if any value is negative or not finite."""
     if values.dtype == np.float64 and values.flags.c_contiguous:
         # One pass: bits of floats >= 0 order as the floats do; infinity, NaN and minus signs lie above.
         top = values.view(np.uint64).max()
@@ -275,9 +272,9 @@ def _is_truth(value: object) -> bool:
 
 
 def revision_of(fn: Callable[[Any], Any], window: Window | Group | None, *, per_record: bool = False) -> str:
-    """Revision of a judgement as its file stands now.
+    """Revision of an assertion from its source file.
 
-    Names that the file defines further down are not there yet.
+    Names defined further down the file at decoration time are left out.
     """
     parts: list[str] = [repr(window), *(["per record"] if per_record else [])]
     _collect(fn, parts, seen=set())
@@ -285,7 +282,7 @@ def revision_of(fn: Callable[[Any], Any], window: Window | Group | None, *, per_
 
 
 def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
-    """Append the syntax of ``fn`` and of what it uses from its own file."""
+    """Append to ``parts`` the syntax of ``fn`` and of everything it uses from its own file."""
     if id(fn) in seen:
         return
     seen.add(id(fn))
@@ -312,7 +309,7 @@ def _collect(fn: object, parts: list[str], seen: set[int]) -> None:
 
 
 def _used(fn: FunctionType) -> dict[str, Any]:
-    """Globals and closed-over values that a function uses."""
+    """Globals and closure variables that a function uses, by name."""
     code = fn.__code__
     found = {name: fn.__globals__[name] for name in sorted(_names(code)) if name in fn.__globals__}
     for name, cell in zip(code.co_freevars, fn.__closure__ or (), strict=True):
@@ -328,14 +325,14 @@ def _collect_settings(made: object, parts: list[str], seen: set[int]) -> None:
 
 
 def _settings(made: object) -> dict[str, Any]:
-    """Attributes of an object, those in slots too."""
+    """Attributes of an object by name, ``__slots__`` included."""
     slots = [name for kind in type(made).__mro__ for name in getattr(kind, "__slots__", ())]
     held = {name: getattr(made, name) for name in slots if hasattr(made, name)}
     return held | dict(getattr(made, "__dict__", {}))
 
 
 def _syntax(found: FunctionType | type) -> str | None:
-    """Syntax of the source of a function or class, without comments and docstrings."""
+    """Syntax of a function or class without comments and docstrings; None if its source is unavailable."""
     try:
         if isinstance(found, FunctionType) and found.__name__ == "<lambda>":
             lines, _ = inspect.findsource(found)
@@ -346,7 +343,7 @@ def _syntax(found: FunctionType | type) -> str | None:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Global names that a function uses, those of its lambdas, comprehensions and inner functions too."""
+    """Global names that a code object uses, nested functions, lambdas and comprehensions included."""
     inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
     # Under pytest a rewritten assert uses @pytest_ar and @py_builtins: the judgement is the same.
     return {name for name in code.co_names if not name.startswith("@")}.union(*inner)
@@ -358,7 +355,7 @@ def _constant(name: str, value: object) -> str:
 
 
 def _text(value: object) -> str | None:
-    """Text of a constant that is the same in every process; None for what has no such text."""
+    """Text of a constant that is equal in every process; None for values without such a text."""
     if isinstance(value, np.ndarray) and value.dtype != object:
         return f"{value.dtype}{value.shape}{blake2b(value.tobytes(), digest_size=6).hexdigest()}"
     if isinstance(value, Mapping):

@@ -16,7 +16,7 @@ from typing import Any
 from . import library
 
 SECTIONS = ("Finds", "Cost", "Measured")
-"""What every docstring of the library says, beside its summary and a runnable example."""
+"""Sections that each docstring of the library has, in addition to its summary and a runnable example."""
 HEADER = """# Assertion catalogue
 
 Ready to use, from `outrider.assertions.library`; how: [Writing assertions](assertions.md#library). Written by
@@ -24,22 +24,22 @@ Ready to use, from `outrider.assertions.library`; how: [Writing assertions](asse
 measured at on real data, by `python -m benchmarks.assertions.library` unless another is named
 ([results](../benchmarks/results/assertions.library.json), of
 [texts](../benchmarks/results/assertions.llm.json), of [videos](../benchmarks/results/assertions.video.json)).
-A precision is the share of flagged records that are wrong (or out of scope, where that is asked), beside
-that of all, in brackets its 95 % interval (Wilson's, as if records were independent). Costs are CPU time of
-one core. Examples assume `import numpy as np`, `from outrider.assertions
-import Batch` and the assertion itself.
+A precision is the share of flagged records that are wrong (or out of scope, if that is asked), followed by
+the share in all records; in brackets its 95 % interval (Wilson's, as if records were independent). Costs
+are CPU time of one core. Examples assume `import numpy as np`, `from outrider.assertions import Batch` and
+the assertion itself.
 """
 WIDTH = 140
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """One assertion of the library.
+    """Catalogue entry of one library assertion.
 
     Attributes
     ----------
     sections
-        Text of the docstring by heading; the summary and what follows it under "".
+        Text of the docstring by heading; "" holds the text before the first heading.
     """
 
     family: str
@@ -54,12 +54,12 @@ class CatalogueEntry:
 
 
 def entries() -> list[CatalogueEntry]:
-    """Library's public assertion functions, by family, then name."""
+    """Entries of all library assertions, sorted by family, then name."""
     return sorted(_entries(), key=lambda entry: (entry.family, entry.name))
 
 
 def markdown() -> str:
-    """The catalogue as a page."""
+    """Catalogue page in Markdown."""
     found = entries()
     parts = [HEADER]
     rows = [
@@ -99,7 +99,7 @@ def _makes_assertions(function: Callable[..., Any]) -> bool:
 
 
 def _signature(function: Callable[..., Any]) -> str:
-    """Name and parameters without their types."""
+    """Signature without type annotations."""
     shown: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in shown:
@@ -111,7 +111,7 @@ def _signature(function: Callable[..., Any]) -> str:
 
 
 def sections_of(docstring: str) -> dict[str, str]:
-    """Text by underlined heading of a docstring, before the first under ""."""
+    """Text of a docstring by underlined heading. Key "" holds the text before the first heading."""
     parts = re.split(r"^(\w[\w ]*)\n-{3,}\n", docstring, flags=re.MULTILINE)
     found = {"": parts[0].strip()}
     found.update({heading: text.strip("\n") for heading, text in zip(parts[1::2], parts[2::2], strict=True)})
@@ -143,7 +143,7 @@ def _parameters(text: str) -> str:
 
 
 def _prose(text: str, indent: str = "") -> str:
-    """A docstring's text in Markdown: roles and double ticks become code, lines are filled anew."""
+    """Docstring text as Markdown: roles and double backticks become code, lines are refilled."""
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text).replace("``", "`")
     filled = (
         textwrap.fill(

@@ -19,7 +19,7 @@ from .windows.window import Window
 
 
 class Assertions(Protocol):
-    """Holder of several assertions."""
+    """Object that expands to several assertions."""
 
     @property
     def assertions(self) -> tuple[Assertion, ...]:
@@ -27,7 +27,7 @@ class Assertions(Protocol):
 
 
 class Checker:
-    """A fixed list of assertions to run over batches.
+    """Fixed list of assertions to run over batches.
 
     Examples
     --------
@@ -47,9 +47,9 @@ class Checker:
             raise ValueError(f"assertion names must be unique, got {names}")
 
     def check(self, batch: Batch) -> Flags:
-        """Judge every record.
+        """Judge all records of a batch.
 
-        Windows and groups see this batch alone, and end with it.
+        Windows and groups see this batch alone and are closed at its end.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Checker:
         return flags_of(batch, self.assertions, found, in_order=in_order)
 
     def stream(self, checkpoint: bytes | None = None) -> StreamingChecker:
-        """Judge following batches as the service does, from ``checkpoint``."""
+        """Checker for successive batches, as in the service. Continues from ``checkpoint`` if given."""
         if checkpoint is None:
             return StreamingChecker(self.assertions)
         return StreamingChecker.restore(self.assertions, checkpoint)
@@ -83,9 +83,9 @@ class Checker:
         model: str = "model",
         on_flags: Callable[[Flags], None] | None = None,
     ) -> "CheckedPredict":
-        """Wrap a predict function so that its inputs and outputs are checked.
+        """Wrap a predict function to check its inputs and outputs.
 
-        ``.flags`` of the result holds the flags of the last call.
+        ``.flags`` of the wrapped function holds the flags of its last call.
 
         Parameters
         ----------
@@ -93,16 +93,13 @@ class Checker:
             Takes a DataFrame, a mapping of columns, an array or a Batch; returns a mapping of columns, a
             DataFrame, or an array (taken as ``outputs.label``).
         on_flags
-            Called with the flags of each call in which something fired.
+            Called with the flags of each call in which an assertion fired.
         """
         return CheckedPredict(self, predict, model, on_flags)
 
 
 class CheckedPredict:
-    """Predict function that :meth:`Checker.wrap` returns.
-
-    Answers like the function inside, and keeps the flags.
-    """
+    """Predict function that :meth:`Checker.wrap` returns. ``flags`` holds the flags of the last call."""
 
     def __init__(
         self,
@@ -118,7 +115,7 @@ class CheckedPredict:
         self.flags: Flags | None = None
 
     def __call__(self, inputs: Any) -> Any:
-        """Answer like the wrapped function, and judge."""
+        """Call the wrapped function and judge its answers."""
         answers = self._predict(inputs)
         batch = _as_batch(inputs, model=self._model).with_outputs(_as_columns(answers, "label"))
         self.flags = self._checker.check(batch)
@@ -128,7 +125,7 @@ class CheckedPredict:
 
 
 def severities_of(judge: Assertion, batch: Batch) -> NDArray[np.float64]:
-    """Severities of a batch alone, shape (rows,), with any window."""
+    """Severities of one batch, shape (rows,). Windows see this batch alone."""
     if judge.window is None:
         return judge.severities(batch.own())
     severity = np.zeros(batch.rows)

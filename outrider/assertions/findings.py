@@ -1,6 +1,6 @@
-"""Findings of an assertion: subjects, members, evidence and weak labels.
+"""Findings of an assertion in one view of the stream.
 
-Those of one view of the stream.
+Findings have subjects, members, evidence and weak labels.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ class WeakLabels:
     row
         Row of the corrected record in the view, shape (corrections,).
     finding
-        Index of the finding that proposes it, shape (corrections,).
+        Index of the finding that proposes the correction, shape (corrections,).
     kind
         ``replace`` the value of ``field``; ``add`` an element to the list ``field``; ``remove`` its element.
     field
@@ -35,9 +35,9 @@ class WeakLabels:
     element
         Position in the list of ``field``; -1 for the record itself and for ``add``.
     value
-        What should stand there, as JSON can carry it; None for ``remove``.
+        Corrected value, as JSON can carry it; None for ``remove``.
     confidence
-        In (0, 1]: share of the evidence that speaks for the correction.
+        Share of the evidence in favour of the correction, in (0, 1].
 
     References
     ----------
@@ -74,19 +74,19 @@ class Findings:
     Attributes
     ----------
     row
-        Row of the view that the finding points at, a context row too, shape (findings,).
+        Row of the view that each finding is about (context rows are allowed), shape (findings,).
     severity
         Finite and > 0, shape (findings,).
     subject
-        Key of the event that was found, fixed at its first firing, such as ``camera-3/7/flicker/frame-12``;
-        None: the record itself is the subject. The same subject is one flag, however often it is found.
+        Key of the event, fixed when it first fires, such as ``camera-3/7/flicker/frame-12``; None: the record
+        itself is the subject. Findings with the same subject are one flag.
     members
-        Rows of the view that belong to the finding (frames of a gap, records of a group), one array each;
-        empty: the pointed-at row alone.
+        Rows of the view that belong to each finding (frames of a gap, records of a group), one array each;
+        empty: only ``row``.
     evidence
-        What a person needs to see, as JSON can carry it, one mapping or None each; empty: none.
+        Details for reviewers that JSON can carry, one mapping or None per finding; empty: none.
     weak_labels
-        Corrections, each of one finding.
+        Corrections, each with the index of its finding.
     """
 
     row: NDArray[np.int64]
@@ -100,7 +100,7 @@ class Findings:
         return len(self.row)
 
     def only(self, findings: Sequence[int]) -> "Findings":
-        """Some of the findings, in the order given, with their corrections."""
+        """Subset of the findings, in the given order, with their corrections."""
         chosen = list(findings)
         if chosen == list(range(len(self))):
             return self
@@ -127,18 +127,18 @@ class Findings:
 
     @classmethod
     def of(cls, severity: NDArray[np.float64]) -> "Findings":
-        """Every row whose severity is > 0, itself the subject."""
+        """Findings of all rows with severity > 0. Each record is its own subject."""
         row = np.flatnonzero(severity).astype(np.int64)
         return cls(row, severity[row])
 
 
 def checked(found: Findings, view: Batch, name: str) -> Findings:
-    """Validate findings against ``view`` and convert their arrays.
+    """Check findings against ``view`` and convert their arrays.
 
     Raises
     ------
     ValueError
-        Naming the assertion ``name`` and what is wrong.
+        If findings do not fit the view; the message names assertion ``name`` and the fault.
     """
 
     def wrong(expected: str, got: object) -> ValueError:

@@ -13,7 +13,7 @@ from .assertion import Assertion, revision_of
 def load_assertions(path: Path | str) -> list[Assertion]:
     """Execute a file and return its assertions, in order of definition.
 
-    What holds several of them (anything whose ``assertions`` is a tuple of them) stands for these.
+    An object with several assertions (a tuple ``assertions``) is replaced by these.
 
     Raises
     ------
@@ -21,7 +21,7 @@ def load_assertions(path: Path | str) -> list[Assertion]:
         If the file is missing, raises, defines no assertion, or defines a name twice.
     """
     module = load_file(path)
-    # A Checker in the file holds what stands there by its own name too.
+    # A Checker in the file may hold assertions that the file also names.
     found = list({id(judge): judge for judge in expanded(vars(module).values())}.values())
     if not found:
         raise ConfigError(f"{path} defines no assertion; decorate a function with @assertion")
@@ -37,7 +37,7 @@ def load_assertions(path: Path | str) -> list[Assertion]:
 
 
 def expanded(values: Iterable[object]) -> list[Assertion]:
-    """Assertions among ``values`` and inside holders of assertions."""
+    """Assertions among ``values`` and inside objects that hold several."""
     found: list[Assertion] = []
     for value in values:
         held = (value,) if isinstance(value, Assertion) else getattr(value, "assertions", ())

@@ -9,11 +9,11 @@ from .batch import Batch
 
 
 class Predictor(Protocol):
-    """Model as the rest of Outrider calls one.
+    """Model, as a function from a Batch to outputs.
 
     Returns outputs by field name (``label``, ``score``, ``margin``, ``probs`` …), each an array whose first
     dimension is ``batch.rows``. A plain function with this signature is a Predictor.
     """
 
     def __call__(self, batch: Batch, /) -> Mapping[str, NDArray[Any]]:
-        """Answer every record of ``batch``."""
+        """Outputs for each record of ``batch``."""

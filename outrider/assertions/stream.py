@@ -1,7 +1,4 @@
-"""Stream judged in process.
-
-Windows go on from batch to batch, as they do in the service.
-"""
+"""Assertions over a stream, in process. Windows continue from batch to batch, as in the service."""
 
 import json
 from collections.abc import Sequence
@@ -22,14 +19,14 @@ from .windows.window import Window
 
 Ints = NDArray[np.int64]
 REMEMBERED = 100_000
-"""Subjects of each assertion that are known again; the oldest are forgotten."""
+"""Number of subjects remembered per assertion; the oldest are forgotten."""
 
 
 class StreamingChecker:
     """Assertions over batches that follow each other; made by :meth:`Checker.stream`.
 
-    However the records are cut into batches, and wherever the stream is saved and continued, the flags are
-    the same. What several findings call by one subject is one flag: the first stands.
+    Flags do not depend on how records are cut into batches, nor on where the stream is saved and restored.
+    Findings with the same subject are one flag: the first is kept.
 
     Examples
     --------
@@ -55,12 +52,12 @@ class StreamingChecker:
     def check(self, batch: Batch) -> Flags:
         """Flags due with the records of a batch.
 
-        Those of windows may be about earlier records.
+        Flags of windows may be about earlier records.
 
         Raises
         ------
         ValueError
-            If an assertion returns a wrong shape or severity; the stream cannot go on behind it.
+            If an assertion returns a wrong shape or severity; the stream cannot continue after that.
         """
         numbers = self._records + np.arange(batch.rows)
         self._records += batch.rows
@@ -69,14 +66,14 @@ class StreamingChecker:
         return self._judge(views, batch, numbers)
 
     def advance(self, received: datetime) -> Flags:
-        """Flags due because nothing was received up to a time."""
+        """Flags due if nothing more was received before ``received``."""
         if received.tzinfo is None:
             raise ValueError(f"a time with an offset expected, got {received!r}")
         at_us = round(received.timestamp() * 1e6)
         return self._judge({window: state.advance(at_us) for window, state in self.windows.items()})
 
     def finish(self) -> Flags:
-        """Flags of all open windows: nothing follows."""
+        """Flags of all open windows at the end of the stream."""
         return self._judge({window: state.finish() for window, state in self.windows.items()})
 
     def checkpoint(self) -> bytes:
@@ -84,7 +81,7 @@ class StreamingChecker:
         facts = {
             "model": self._model,
             "records": self._records,
-            "seen": [[judge.name, list(seen)] for judge, seen in self._told],
+            "seen": [[judge.name, list(seen)] for judge, seen in self._seen_by_assertion],
         }
         keys = ["", *map(repr, self.windows)]
         payloads = [json.dumps(facts).encode(), *(state.checkpoint() for state in self.windows.values())]
@@ -99,7 +96,7 @@ class StreamingChecker:
     def restore(cls, assertions: Sequence[Assertion], payload: bytes) -> "StreamingChecker":
         """Stream from the state of :meth:`checkpoint`.
 
-        Windows that were not there begin anew; what is no longer asked for is forgotten.
+        Assertions missing from the state start with empty windows; state of other assertions is dropped.
         """
         stream = cls(assertions)
         with pa.ipc.open_stream(payload) as reader:
@@ -115,7 +112,7 @@ class StreamingChecker:
         return stream
 
     @property
-    def _told(self) -> list[tuple[Assertion, Seen]]:
+    def _seen_by_assertion(self) -> list[tuple[Assertion, Seen]]:
         return list(zip(self.assertions, self._seen, strict=True))
 
     def _judge(
@@ -125,7 +122,7 @@ class StreamingChecker:
         sources: list[tuple[pa.RecordBatch, Ints]] = []
         if batch is not None and numbers is not None:
             sources.append((batch.to_arrow(), numbers))
-        for code, (judge, known) in enumerate(self._told):
+        for code, (judge, known) in enumerate(self._seen_by_assertion):
             if judge.window is not None:
                 found += [
                     found_in(judge, code, view.batch.own(), view.tags[:, 0], known)
@@ -140,7 +137,7 @@ class StreamingChecker:
         return self._flags(found, sources)
 
     def _flags(self, found: list[FiredRows], sources: list[tuple[pa.RecordBatch, Ints]]) -> Flags:
-        """Flags over a batch of the records that they mention."""
+        """Flags with a batch of the records that they refer to."""
         mentioned = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *map(_mentioned, found)]))
         tables, numbers, missing = [], [], mentioned
         for table, own in sources:
@@ -158,7 +155,7 @@ class StreamingChecker:
 
 
 def _mentioned(part: FiredRows) -> Ints:
-    """Numbers of the records that findings speak of."""
+    """Numbers of the records that findings refer to."""
     if part.findings is None or part.place is None:
         return part.rows
     rows = [*part.findings.members, part.findings.weak_labels.row]

@@ -1,4 +1,4 @@
-"""Times as text, of any year, so always shown."""
+"""Times as text, for any year."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,7 +8,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def utc_text(us: int) -> str:
-    """ISO 8601 of microseconds since 1970, UTC.
+    """ISO 8601 text of microseconds since 1970, UTC.
 
     Years may have more than four digits, or a sign.
 
@@ -24,7 +24,7 @@ def utc_text(us: int) -> str:
 
 
 def utc(us: int) -> datetime | None:
-    """Microseconds since 1970 as a time, None outside years 1 to 9999."""
+    """Microseconds since 1970 as a UTC time. None outside years 1 to 9999."""
     try:
         return _EPOCH + timedelta(microseconds=us)
     except OverflowError:

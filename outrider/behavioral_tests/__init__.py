@@ -1,4 +1,4 @@
-"""Asks the model new questions: minimum functionality, invariance and directional tests.
+"""Behavioral tests: new questions to a model (minimum functionality, invariance, directional).
 
 The matrix of capabilities and test types is CheckList's (Ribeiro et al., ACL 2020); the tests run in pytest,
 by ``outrider test``, on candidates at the promotion gate and, sampled, on live traffic.

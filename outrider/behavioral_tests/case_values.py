@@ -1,6 +1,6 @@
 """Compact values of a failed case for reports.
 
-Texts around their change, tensors described, one image.
+Texts are cut around their change, tensors described, and one image is kept.
 """
 
 import base64
@@ -25,9 +25,9 @@ _MIN_SIDE = 4
 def keep(was: Values, now: Values) -> tuple[dict[str, Any], dict[str, Any]]:
     """Compact values of an input before and after its change.
 
-    JSON-able, together below about 20 kB per field. An image, and any tensor of more than 256 numbers,
-    becomes ``{"tensor": description, "shape": […]}``, with ``png`` (base64) in the first image that was
-    changed, or ``line``, at most 128 numbers, in a series.
+    JSON-compatible, below about 20 kB per field for both. An image, and any tensor of more than 256 numbers,
+    becomes ``{"tensor": description, "shape": […]}``, with ``png`` (base64) for the first changed image, or
+    ``line``, at most 128 numbers, for a series.
     """
     changed = [name for name in now if was.get(name) != now[name]]
     images = [name for name in (*changed, *now) if image_of(now[name]) is not None]
@@ -41,17 +41,20 @@ def keep(was: Values, now: Values) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def describe(values: Values) -> dict[str, Any]:
-    """Values that nothing is compared with, such as answers."""
+    """Compact values that have no counterpart, such as answers."""
     return {name: _kept(value, value, value, False) for name, value in values.items()}
 
 
 def is_tensor(value: object) -> TypeGuard[Mapping[str, Any]]:
-    """True where a kept value stands for a tensor."""
+    """True if a compact value represents a tensor."""
     return isinstance(value, Mapping) and "tensor" in value and "shape" in value
 
 
 def image_of(value: object) -> NDArray[Any] | None:
-    """Image-like pixels of lists, shape (height, width) or (height, width, channels)."""
+    """Pixels of nested lists that look like an image.
+
+    Shape (height, width) or (height, width, channels); None if they do not.
+    """
     array = numbers_of(value)
     if array is None or array.ndim not in (2, 3):
         return None
@@ -65,7 +68,7 @@ def image_of(value: object) -> NDArray[Any] | None:
 
 
 def png_of(image: NDArray[Any], scale_of: NDArray[Any]) -> str:
-    """Base64 of a small PNG. Black and white are the least and greatest of ``scale_of``, NaN is black."""
+    """Base64 of a small PNG. Black and white are the minimum and maximum of ``scale_of``; NaN is black."""
     from PIL import Image
 
     known = scale_of[np.isfinite(scale_of)]
@@ -80,31 +83,31 @@ def png_of(image: NDArray[Any], scale_of: NDArray[Any]) -> str:
     return base64.b64encode(file.getvalue()).decode()
 
 
-def clip(text: str, beside: str) -> str:
-    """Part of a long text around its first difference from another."""
-    if max(len(text), len(beside)) <= _LONGEST_TEXT:
+def clip(text: str, other: str) -> str:
+    """Part of a long text around its first difference from ``other``."""
+    if max(len(text), len(other)) <= _LONGEST_TEXT:
         return text
-    common = next((at for at, (a, b) in enumerate(zip(text, beside, strict=False)) if a != b), 0)
+    common = next((at for at, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), 0)
     start = max(0, common - _BEFORE_CHANGE)
     end = start + _LONGEST_TEXT
     return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
 
 
-def _kept(value: Any, beside: object, scale_of: object, pictured: bool) -> Any:
+def _kept(value: Any, other: object, scale_of: object, pictured: bool) -> Any:
     if isinstance(value, str):
-        return clip(value, beside if isinstance(beside, str) else value)
+        return clip(value, other if isinstance(other, str) else value)
     array = numbers_of(value)
     if array is not None:
         return _plain(value) if array.size <= _LONGEST_TENSOR else _tensor(value, array, scale_of, pictured)
     if isinstance(value, list | Mapping):
         text = json.dumps(value, ensure_ascii=False, default=str)
         if len(text) > _LONGEST_TEXT:
-            return clip(text, json.dumps(beside, ensure_ascii=False, default=str))
+            return clip(text, json.dumps(other, ensure_ascii=False, default=str))
     return _plain(value)
 
 
 def _plain(value: Any) -> Any:
-    """Value that JSON can carry: what it has no word for, such as a date, as text; no number as None."""
+    """Value that JSON can carry: dates and the like as text, NaN as None."""
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -130,12 +133,12 @@ def _tensor(value: object, array: NDArray[Any], scale_of: object, pictured: bool
 
 
 def numbers_summary(array: NDArray[Any]) -> str:
-    """Shape, range and mean of a long array."""
+    """Shape, range and mean of a long array, as text."""
     return f"tensor{array.shape} in [{array.min():.3g}, {array.max():.3g}], mean {array.mean():.3g}"
 
 
 def numbers_of(value: object) -> NDArray[Any] | None:
-    """Numbers in nested lists of equal lengths, else None."""
+    """Array of nested lists of numbers with equal lengths, else None."""
     if not isinstance(value, list):
         return None
     try:

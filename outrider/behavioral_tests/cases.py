@@ -1,4 +1,4 @@
-"""Batch of a user's records, frames, files, filled templates, or function."""
+"""Batch from a user's records, frames, files, filled templates, or function."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,18 +35,18 @@ def to_cases(cases: CasesLike, *, labels: Any = None, folder: Path | None = None
     cases
         A Batch; texts (they become ``inputs.text``); dictionaries; a frame; a filled template; the path of a
         CSV, Parquet, Arrow, JSON or JSON lines file; or a function without arguments that returns one of
-        these. A dictionary or frame holds input fields, except ``id`` and ``label`` and columns that carry
-        their part (``inputs.age``, ``label.price``); a dictionary with ``inputs`` is a whole record. A list
-        of lists of texts or dictionaries holds cases of several examples, the original first.
+        these. A dictionary or frame holds input fields, except ``id``, ``label`` and columns with a prefix
+        (``inputs.age``, ``label.price``); a dictionary with ``inputs`` is a whole record. In a list of lists
+        of texts or dictionaries each inner list is a case of several examples, the original first.
     labels
-        One value for every case, or one per case: ``label.label``.
+        One value for all cases, or one per case; becomes ``label.label``.
     folder
-        What a relative path is relative to.
+        Folder that a relative path refers to.
 
     Raises
     ------
     ValueError
-        If there is no case, or the labels do not fit.
+        If there is no case, or the number of labels differs.
     """
     found = _convert(cases, folder or Path())
     grouped = found if isinstance(found, Grouped) else Grouped(found, np.arange(found.rows))
@@ -59,7 +59,7 @@ def to_cases(cases: CasesLike, *, labels: Any = None, folder: Path | None = None
 
 
 def to_batch(cases: CasesLike, *, labels: Any = None, folder: Path | None = None) -> Batch:
-    """The same as one batch, without the numbers of the cases."""
+    """Cases as one batch, as :func:`to_cases` without case numbers."""
     return to_cases(cases, labels=labels, folder=folder).batch
 
 
@@ -94,20 +94,20 @@ def _of_filled(filled: Filled, folder: Path) -> Batch | Grouped:
         found: Batch | Grouped = Batch.from_columns(columns, model=_MODEL, rows=len(filled))
     else:
         found = _convert(list(filled.values), folder)
-    beside: dict[str, Any] = {f"attrs.{name}": list(values) for name, values in filled.meta.items()}
+    extra: dict[str, Any] = {f"attrs.{name}": list(values) for name, values in filled.meta.items()}
     if isinstance(found, Batch):
         if filled.labels is not None:
-            beside["label.label"] = list(filled.labels)
-        return found.with_columns(beside) if beside else found
+            extra["label.label"] = list(filled.labels)
+        return found.with_columns(extra) if extra else found
     each = found.case.tolist()  # what is noted of a case is noted of each of its examples
-    spread = {name: [values[case] for case in each] for name, values in beside.items()}
+    spread = {name: [values[case] for case in each] for name, values in extra.items()}
     if filled.labels is not None:
         spread["label.label"] = _label_of_each(filled.labels, found.case)
     return Grouped(found.batch.with_columns(spread), found.case)
 
 
 def _label_of_each(labels: Sequence[Any], case: NDArray[np.intp]) -> list[Any]:
-    """Label of every example: its case's, or its own where a case has a list or tuple with one for each."""
+    """Label of each example: that of its case, or its own if the case has a list with one per example."""
     sizes = np.bincount(case)
     place = np.arange(len(case)) - (np.cumsum(sizes) - sizes)[case]
     return [

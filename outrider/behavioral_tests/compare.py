@@ -1,8 +1,7 @@
-"""Comparison of two models' tests: worse, or better, beyond chance.
+"""Comparison of two models' tests: significantly worse or better.
 
 Each test is compared on the cases that both models were judged on (McNemar's exact test), and the p values
-are adjusted for how many tests there are (Holm), so that a matrix of many tests does not raise an alarm by
-its size.
+are adjusted for the number of tests (Holm), so that a large matrix does not raise false alarms.
 """
 
 import math
@@ -32,11 +31,11 @@ def compare_models(
     alpha: float = 0.05,
     names: tuple[str, str] = ("champion", "challenger"),
 ) -> Comparison:
-    """Ask two models the same tests and compare their outcomes.
+    """Run the same tests on two models and compare their outcomes.
 
-    Every test makes its examples once, each model is asked about them once, and all cases are asked whatever
-    ``stop`` says: a test that ended early says nothing about the other model on the rest. A test that has no
-    cases of its own is left out unless ``cases`` are given.
+    Examples are generated once per test, and each model answers them once. All cases are asked, regardless of
+    ``stop``: a test that stops early has no result to compare on the rest. A test without cases is left out
+    unless ``cases`` are given.
 
     Examples
     --------
@@ -55,7 +54,7 @@ def compare_models(
         given = cases if test.cases is None else None
         try:
             examples = test.examples(cases=given, seed=seed)
-        except Exception as error:  # noqa: BLE001 - the border of one test: cases and perturbations are somebody's
+        except Exception as error:  # noqa: BLE001 - the border of one test: cases and perturbations are user code
             for side in outcomes:
                 side.append(failed_to_run(test, error))
             continue
@@ -76,9 +75,9 @@ def compare(
 ) -> Comparison:
     """Compare two models' outcomes of the same tests and seed.
 
-    Tests are matched by suite and name, cases by their number; cases that are not applicable for one of the
-    models are left out. A test that cannot be compared is kept, with the reason. ``alpha`` is the chance that
-    any verdict of the matrix is a false alarm.
+    Tests are matched by suite and name, cases by their number; cases not applicable to one of the models are
+    left out. A test that cannot be compared is kept, with the reason. ``alpha`` is the probability of any
+    false verdict in the matrix.
     """
     if not 0.0 < alpha < 1.0:
         raise ValueError(f"alpha must lie between 0 and 1, got {alpha}")
@@ -138,16 +137,16 @@ def _compared(ours: Outcome | None, theirs: Outcome | None, confidence: float) -
 
 
 def _obstacle(ours: Outcome, theirs: Outcome) -> str:
-    """Reason that two outcomes of one test cannot be compared; empty for none."""
-    for who, outcome in (("champion", ours), ("challenger", theirs)):
+    """Reason why two outcomes of one test cannot be compared; empty if they can."""
+    for role, outcome in (("champion", ours), ("challenger", theirs)):
         if outcome.error:
-            return f"could not be run on the {who}: {outcome.error}"
+            return f"could not be run on the {role}: {outcome.error}"
         if outcome.cases == 0:
-            return f"no case was applicable to the {who}"
+            return f"no case was applicable to the {role}"
         if outcome.interval == "sequence":
-            return f"ended early on the {who}; run it with stop='never' to compare"
+            return f"ended early on the {role}; run it with stop='never' to compare"
         if outcome.ran is None:
-            return f"the {who}'s cases were not kept (an outcome that was read from a file)"
+            return f"the {role}'s cases were not kept (an outcome that was read from a file)"
     if ours.revision != theirs.revision:
         return "the test was changed between the two runs"
     return ""
@@ -170,7 +169,7 @@ def _same_questions(name: str, ours: Ran, theirs: Ran) -> None:
 
 
 def _by_measures(row: Compared, ours: Outcome, theirs: Outcome, confidence: float) -> Compared:
-    """Verdict on a rule of a whole test: which figure moved most, as if of independent samples."""
+    """Verdict on a whole-test rule: the figure that moved most, treated as independent samples."""
     assert ours.ran is not None
     assert theirs.ran is not None
     figures = {(each.name, each.group): each for each in ours.measures}
@@ -194,7 +193,7 @@ def _by_measures(row: Compared, ours: Outcome, theirs: Outcome, confidence: floa
 
 
 def _difference(new: Measure, old: Measure, confidence: float) -> tuple[float, float, float, float]:
-    """P value of no difference, difference and interval from two intervals.
+    """P value of no difference, the difference, and its interval, from two intervals.
 
     Zou and Donner, "Construction of confidence limits about effect measures", Statistics in Medicine 2008.
     """
@@ -212,7 +211,7 @@ def _difference(new: Measure, old: Measure, confidence: float) -> tuple[float, f
 
 
 def _direction(worse: float) -> Verdict:
-    """Verdict on a difference that is beyond chance."""
+    """Verdict on a significant difference, by its sign."""
     if worse == 0:
         return "same"
     return "regression" if worse > 0 else "improvement"

@@ -14,10 +14,10 @@ Verdict = Literal["regression", "improvement", "same", "not comparable"]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """One test of two models.
+    """One test compared between two models.
 
     ``difference`` is the challenger's failure rate less the champion's on the cases of both, ``low`` and
-    ``high`` its interval. A verdict other than ``same`` is beyond chance in the whole matrix; ``same`` means
+    ``high`` its interval. A verdict other than ``same`` is significant over the whole matrix; ``same`` means
     that no difference was shown, not that there is none.
     """
 
@@ -28,7 +28,7 @@ class Compared:
     champion: Outcome | None
     challenger: Outcome | None
     pairs: int = 0
-    """Cases that both were judged on."""
+    """Number of cases that both models were judged on."""
     only_champion_fails: int = 0
     only_challenger_fails: int = 0
     difference: float = 0.0
@@ -38,11 +38,11 @@ class Compared:
     p_adjusted: float = 1.0
     verdict: Verdict = "not comparable"
     reason: str = ""
-    """Why it is not comparable, or which figure of a whole test moved."""
+    """Reason why the test is not comparable, or the figure of a whole test that moved."""
 
     @property
     def only_challenger_cases(self) -> tuple[int, ...]:
-        """Numbers of the cases that the challenger alone failed."""
+        """Numbers of the cases that only the challenger failed."""
         return self._only(self.challenger, self.champion)
 
     @staticmethod
@@ -54,7 +54,7 @@ class Compared:
         return tuple(np.flatnonzero((one.ran.severity > 0) & (other.ran.severity == 0)).tolist())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can carry."""
+        """State that JSON can carry."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         for side in ("champion", "challenger"):
             outcome: Outcome | None = plain[side]
@@ -64,7 +64,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All tests of two models, in the champion's order."""
+    """Comparison of all tests, in the champion's order."""
 
     rows: tuple[Compared, ...]
     alpha: float = 0.05
@@ -72,19 +72,19 @@ class Comparison:
 
     @property
     def regressions(self) -> tuple[Compared, ...]:
-        """Tests that the challenger fails more often, beyond chance."""
+        """Tests that the challenger fails significantly more often."""
         return tuple(row for row in self.rows if row.verdict == "regression")
 
     @property
     def improvements(self) -> tuple[Compared, ...]:
-        """Tests that the challenger fails less often, beyond chance."""
+        """Tests that the challenger fails significantly less often."""
         return tuple(row for row in self.rows if row.verdict == "improvement")
 
     @property
     def exit_code(self) -> int:
         """Exit code: 0 nothing worse, 1 regression, 4 unanswered, 5 nothing comparable.
 
-        Also 1 where a test can no longer be run on the challenger.
+        Also 1 if a test can no longer be run on the challenger.
         """
         both = [(r.champion, r.challenger) for r in self.rows if r.champion and r.challenger]
         broken = any(new.error and not new.is_unanswered and not old.error for old, new in both)
@@ -106,7 +106,7 @@ class Comparison:
         }
 
     def lines(self) -> list[str]:
-        """Matrix of failure rates, and a line per changed test. Rates from champion to challenger."""
+        """Matrix of failure rates, and a line per changed test. Rates are shown as champion → challenger."""
         table = [["capability", *self._kinds]]
         for capability in dict.fromkeys(row.capability for row in self.rows):
             members = [row for row in self.rows if row.capability == capability]
@@ -130,21 +130,21 @@ class Comparison:
 
 
 def _cell(rows: Sequence[Compared]) -> str:
-    """Failure rates over all cases of some tests, figures that are met, and how many got worse or better."""
+    """Matrix cell: failure rates over all cases, met figures, and number of worse or better tests."""
     if not rows:
         return "-"
     compared = [row for row in rows if row.verdict != "not comparable"]
     if not compared:
         return "?"
-    was, now = (_told([getattr(row, side) for row in compared]) for side in ("champion", "challenger"))
+    was, now = (_cell_part([getattr(row, side) for row in compared]) for side in ("champion", "challenger"))
     worse = sum(row.verdict == "regression" for row in compared)
     better = sum(row.verdict == "improvement" for row in compared)
     marks = [f"▲ {worse} worse"] * (worse > 0) + [f"▼ {better} better"] * (better > 0)
     return f"{was} → {now} {', '.join(marks) or '='}"
 
 
-def _told(outcomes: Sequence[Outcome]) -> str:
-    """Part of a cell for one model; a figure of a whole test is no case, as in the matrix of one model."""
+def _cell_part(outcomes: Sequence[Outcome]) -> str:
+    """Cell part of one model; whole-test figures are counted separately from cases."""
     by_case = [outcome for outcome in outcomes if not outcome.judges_whole]
     figures = [outcome.passed for outcome in outcomes if outcome.judges_whole]
     cases = sum(outcome.cases for outcome in by_case)

@@ -19,20 +19,20 @@ GapFigure = tuple[NDArray[np.intp], Callable[[float], Limits]]
 
 @dataclass(frozen=True, slots=True)
 class GroupCells:
-    """Counts of records by group, answer and label; arrays (cells,).
+    """Counts of records by group, answer and label; arrays of shape (cells,).
 
     Attributes
     ----------
     group
-        Number of the group.
+        Index of the group.
     is_labelled
-        Records with a label; the others are of all records, labelled ones among them.
+        True for counts of labelled records; False for counts of all records, labelled ones included.
     is_selected, is_positive, is_right
-        The answer, and the label, is the positive class; the answer is the label.
+        The answer is the positive class; the label is; the answer equals the label.
     records, weight, squares
-        Number, sum of weights and sum of their squares.
+        Number of records, sum of weights and sum of squared weights.
     entities
-        Entities of all records, each once a minute and answer; 0 of labelled ones.
+        Number of distinct entities per minute and answer, over all records; 0 for labelled counts.
     """
 
     group: NDArray[np.intp]
@@ -46,11 +46,11 @@ class GroupCells:
     squares: Floats
 
     def take(self, cells: NDArray[np.intp] | Bools) -> "GroupCells":
-        """Some of the cells."""
+        """Subset of the cells."""
         return GroupCells(*(getattr(self, name)[cells] for name in self.__slots__))
 
     def joined(self, other: "GroupCells") -> "GroupCells":
-        """Cells of both."""
+        """Cells of both, concatenated."""
         names = self.__slots__
         return GroupCells(*(np.concatenate([getattr(self, one), getattr(other, one)]) for one in names))
 
@@ -58,11 +58,11 @@ class GroupCells:
 def counted_metrics(
     cells: GroupCells, groups: Sequence[str], *, by: Sequence[str], per_entity: Floats | None = None
 ) -> GroupMetrics:
-    """Metrics of groups from counts, as :func:`~outrider.behavioral_tests.group_metrics` of the records.
+    """Group metrics from counts, as :func:`~outrider.behavioral_tests.group_metrics` from records.
 
-    Rates are those of the records. Where entities have several, intervals take each for one observation a
-    minute, as if all of its records said the same: wider than those of ``group_metrics``, which looks how
-    like they are, if each came in one minute alone.
+    Rates equal those of the records. If entities have several records, intervals count each entity as one
+    observation per minute, as if all its records were equal: wider than those of ``group_metrics``, which
+    estimates their correlation, if each entity occurs in a single minute.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def stepped_metrics(
     by: Sequence[str],
     per_entity: Floats | None = None,
 ) -> dict[int, GroupMetrics]:
-    """Metrics of each step that has cells, as :func:`counted_metrics` of these alone."""
+    """Group metrics of each step with cells. Each as :func:`counted_metrics` of that step's cells."""
     size = len(groups)
     known, place = np.unique(steps, return_inverse=True)
     stacked = replace(cells, group=place.ravel() * size + cells.group)
@@ -124,7 +124,7 @@ def _given(limits: Limits, confidence: float) -> Limits:  # noqa: ARG001 - worke
 
 
 def _rows(cells: GroupCells, groups: int) -> list[int]:
-    """Records of each group."""
+    """Number of records of each group."""
     own = cells.take(~cells.is_labelled)
     found: list[int] = np.bincount(own.group, weights=own.records, minlength=groups).astype(int).tolist()
     return found
@@ -133,7 +133,7 @@ def _rows(cells: GroupCells, groups: int) -> list[int]:
 def _sums_by_metric(
     cells: GroupCells, groups: int, per_entity: Floats | None, *, steps: int = 1
 ) -> dict[Metric, Sums]:
-    """Sums of every metric that the cells tell; ``groups`` are those of all steps, one behind the other."""
+    """Sums of each metric that the cells allow; groups of consecutive steps follow each other."""
     everything, labelled = cells.take(~cells.is_labelled), cells.take(cells.is_labelled)
     rows = np.bincount(everything.group, weights=everything.records, minlength=groups)
     entities = np.bincount(everything.group, weights=everything.entities, minlength=groups)
@@ -156,7 +156,7 @@ def _sums_by_metric(
 
 
 def _sums(cells: GroupCells, hit: Bools, groups: int, per_entity: Floats, steps: int) -> Sums:
-    """Sums by group; ``per_entity`` records of each are as one."""
+    """Sums by group; ``per_entity`` records count as one."""
     terms = (cells.records, cells.weight, cells.squares, cells.weight * hit, cells.squares * hit)
     rows, weight, weight2, hits, hits2 = (
         np.bincount(cells.group, weights=term, minlength=groups).astype(np.float64) for term in terms

@@ -1,4 +1,4 @@
-"""Difference of two texts, by word and letter, for people."""
+"""Difference of two texts, by word and letter, for display."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,13 +17,13 @@ _ALIKE = 0.5  # share of common letters from which a word counts as altered, not
 
 
 def text_diff(before: str, after: str) -> list[Piece]:
-    """Pieces in both texts, removed, or added, in order of reading.
+    """Pieces that are equal, removed or added, in reading order.
 
     Returns
     -------
     list of (str, str)
         ``same`` and ``removed`` pieces together are ``before``, ``same`` and ``added`` pieces ``after``; no
-        piece is empty, and no two neighbours are of one kind.
+        piece is empty, and neighbours have different kinds.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def text_diff(before: str, after: str) -> list[Piece]:
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> int:
-    """Length of the common beginning."""
+    """Length of the common prefix."""
     for at, (a, b) in enumerate(zip(old, new, strict=False)):
         if a != b:
             return at
@@ -85,7 +85,7 @@ def _replaced(old: str, new: str) -> Iterator[Piece]:
 
 
 def _merged(pieces: Sequence[Piece]) -> Iterator[Piece]:
-    """Without empty pieces; what was removed between two same pieces first, then what was added."""
+    """Pieces without empty ones; between two equal pieces removed text comes first, then added text."""
     for is_same, group in groupby((piece for piece in pieces if piece[1]), lambda piece: piece[0] == "same"):
         found = list(group)
         if is_same:

@@ -44,7 +44,7 @@ def example_lines(example: Example) -> list[str]:
 
 
 def marked_change(before: str, after: str, *, width: int = _WIDTH) -> str:
-    """Two texts in one, long ones cut, with ``[-removed-]`` and ``{+added+}``.
+    """Both texts merged, with ``[-removed-]`` and ``{+added+}``; long ones are cut.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def marked_change(before: str, after: str, *, width: int = _WIDTH) -> str:
 
 
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """A line for each field that was changed: a record may have many."""
+    """One line per changed field: a record may have many fields."""
     names = [name for name in {**was, **now} if was.get(name) != now.get(name)]
     return [_change(name, was.get(name), now.get(name)) for name in names]
 

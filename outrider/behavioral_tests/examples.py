@@ -12,10 +12,10 @@ from outrider.assertions.batch.columns import row_hashes
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Cases of several examples each, such as a text and its variants.
+    """Cases with several examples each, such as a text and its variants.
 
-    ``case`` is the number of the case of each row, shape (rows,), starting at 0 and never falling; the first
-    example of a case is its original.
+    ``case`` is the number of the case of each row, shape (rows,), non-decreasing from 0; the first example of
+    a case is its original.
     """
 
     batch: Batch
@@ -31,18 +31,18 @@ class Grouped:
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """All that is asked for one test, originals and changed copies.
+    """Examples to ask for one test: originals and changed copies.
 
     Parameters
     ----------
     batch
-        Examples; with ``outputs.*`` once they are answered. Rows of a case need not stand together.
+        Examples; with ``outputs.*`` once they are answered. Rows of a case need not be adjacent.
     case
         Number of the case of each row, in [0, cases).
     original
         Row of the unchanged input of each case, shape (cases,); None in a minimum functionality test.
     skipped
-        Cases beside these to which no change applied.
+        Number of further cases to which no change applied.
     """
 
     batch: Batch
@@ -53,12 +53,12 @@ class Examples:
 
     @classmethod
     def alone(cls, batch: Batch) -> Self:
-        """Every row is a case."""
+        """Examples with one case per row."""
         return cls(batch, np.arange(batch.rows), batch.rows)
 
     @classmethod
     def of_written(cls, grouped: Grouped, *, has_original: bool, lone: bool = False) -> Self:
-        """Examples of written cases, originals without variants only with ``lone``."""
+        """Examples of written cases. Originals without variants are kept only with ``lone``."""
         case = grouped.case
         cases = int(case[-1]) + 1 if len(case) else 0
         if not has_original:
@@ -76,7 +76,7 @@ class Examples:
     def of_copies(
         cls, originals: Batch, copies: Batch, parent: NDArray[np.intp], *, skipped: int = 0
     ) -> Self:
-        """Originals and their changed copies, each of row ``parent``."""
+        """Originals and their changed copies. ``parent`` is the original's row of each copy."""
         if originals.rows == 0:
             return cls(originals, np.zeros(0, dtype=np.intp), 0, np.zeros(0, dtype=np.intp), skipped)
         numbers = np.arange(originals.rows)
@@ -85,25 +85,25 @@ class Examples:
 
     @property
     def is_copy(self) -> NDArray[np.bool_]:
-        """Mask of the rows beside their case's original. All rows of a minimum functionality test."""
+        """Mask of the rows that are not originals. In a minimum functionality test all rows."""
         copy = np.ones(self.batch.rows, dtype=np.bool_)
         if self.original is not None:
             copy[self.original] = False
         return copy
 
     def answered(self, batch: Batch) -> "Examples":
-        """The same examples with answers."""
+        """The same examples with a batch that has answers."""
         return Examples(batch, self.case, self.cases, self.original, self.skipped)
 
     def in_order(self) -> tuple[Batch, NDArray[np.intp]]:
-        """Rows sorted by case, the original first, and the case of each."""
+        """Rows sorted by case, the original first, and their case numbers."""
         if (np.diff(self.case) >= 0).all():
             return self.batch, self.case
         order = np.argsort(self.case, kind="stable")
         return self.batch.take(order), self.case[order]
 
     def take(self, cases: NDArray[np.intp]) -> "Examples":
-        """Selected distinct cases and their rows, renumbered in the given order."""
+        """Selected distinct cases with their rows, renumbered in the given order."""
         number = np.full(self.cases, -1, dtype=np.intp)
         number[cases] = np.arange(len(cases))
         rows = np.flatnonzero(number[self.case] >= 0)
@@ -117,7 +117,7 @@ class Examples:
 
 
 def input_digests(batch: Batch) -> NDArray[np.uint64]:
-    """One digest per row of its inputs, shape (rows,)."""
+    """Digest (uint64) of each row's inputs, shape (rows,)."""
     total = np.zeros(batch.rows, dtype=np.uint64)
     for name in batch.names:
         if name.startswith("inputs."):

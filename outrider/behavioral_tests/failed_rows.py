@@ -1,4 +1,4 @@
-"""Failed cases as training rows, with the answers that were expected."""
+"""Failed cases as training rows, with the expected answers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,10 +23,10 @@ OTHER_INPUTS = "its inputs have other columns than those of the first test"
 
 @dataclass(frozen=True, slots=True)
 class FailedRows:
-    """Rows with ``inputs.*`` and ``label.*``, from failed cases.
+    """Training rows (``inputs.*`` and ``label.*``) from failed cases.
 
-    ``test`` names the test of each; ``left_out`` counts the cases without a row, by reason. ``weak`` tells
-    which labels are the model's own answers to unchanged inputs, shape (rows,).
+    ``test`` is the test name of each row; ``left_out`` counts the cases without a row, by reason. ``weak``
+    marks labels that are the model's own answers to unchanged inputs, shape (rows,).
     """
 
     batch: Batch | None
@@ -44,8 +44,8 @@ def failed_rows(
 ) -> FailedRows:
     """Rows of the cases that failed.
 
-    ``weak_labels`` also takes changed copies of failed INV cases without a label, labelled with the model's
-    own answer to the unchanged input.
+    ``weak_labels`` also includes changed copies of failed INV cases without a label, labelled with the
+    model's own answer to the unchanged input.
     """
     by_name = {(test.suite, test.name): test for test in tests}
     tables: list[pa.Table] = []
@@ -86,7 +86,7 @@ def failed_rows(
 def _labels(
     test: BehavioralTest, examples: Examples, target: str, *, weak_labels: bool
 ) -> tuple[list[Any], NDArray[np.bool_]]:
-    """Right answer of each example, None where it is not known, and whether it is the model's own."""
+    """Right answer of each example, None if unknown, and mask of the model's own answers."""
     batch, case = examples.batch, examples.case
     spec = spec_of(test.expect)
     name = f"label.{target}"

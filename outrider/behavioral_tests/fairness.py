@@ -28,7 +28,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 GroupFigure = tuple[Sums, Callable[[float], Limits]]
-"""Sums of each group, and the figure with its interval at a confidence."""
+"""Sums of each group, and a function that gives the figure with its interval at a confidence."""
 
 
 def group_metrics(
@@ -40,24 +40,24 @@ def group_metrics(
     label: str = "label",
     score: str | None = None,
 ) -> GroupMetrics:
-    """Metrics of every group of records.
+    """Metrics of each group of records, with intervals.
 
-    Records count by their ``weight`` (1 / probability of having been captured). A record without a
-    prediction counts nowhere, one without a label only in the selection rate.
+    Records count by their ``weight`` (1 / probability of having been captured). A record without a prediction
+    is ignored, one without a label counts only in the selection rate.
 
     Parameters
     ----------
     batch
         Answered records; with ``label.*`` all metrics, without only ``selection_rate``.
     by
-        One column or several (every combination that occurs is a group): ``sex`` is ``inputs.sex``, else
+        One or more columns (each occurring combination is a group): ``sex`` means ``inputs.sex``, else
         ``attrs.sex``; or a full name. Missing values are a group of their own.
     prediction, label
         Fields of ``outputs`` and ``label`` that are compared.
     positive
-        The class that is a selection; all others are not, however many classes there are.
+        Class that counts as selected; all other classes count as not selected.
     score
-        Output that is the probability of ``positive``, such as ``"score"`` or ``"probs[1]"``: for
+        Output with the probability of ``positive``, such as ``"score"`` or ``"probs[1]"``; required for
         ``calibration``.
 
     Returns
@@ -70,19 +70,18 @@ def group_metrics(
     Notes
     -----
     Rates have the intervals of :func:`~outrider.assertions.statistics.group_rates.shares` (Wilson's, with an
-    effective number of records where weights differ). Where several records name one ``entity``, they are not
-    taken as independent: the variance is that between entities, and a group of fewer than ten (effectively)
-    has the interval [0, 1] and takes part in no gap: too few.
+    effective number of records where weights differ). Records with the same ``entity`` are not treated as
+    independent: the variance is that between entities, and a group of fewer than ten (effectively) has the
+    interval [0, 1] and is left out of gaps.
 
-    Calibration is the difference of a mean and a share as if the two were independent; scores that are worth
-    anything rise with the outcome, so the interval is wider than it need be, never too narrow. Calibration is
-    not binned, as the expected calibration error is: that is biased
-    upwards the more, the smaller a group is, so that small groups would look worse than they are.
+    Calibration is the difference of a mean and a share as if the two were independent; useful scores rise
+    with the outcome, so the interval is conservative. Unlike the expected calibration error, calibration is
+    not binned: binning biases small groups upwards, so that they would look worse.
 
     Raises
     ------
     KeyError
-        Naming a column that is not there.
+        If a column is missing; the message names it.
 
     Examples
     --------
@@ -135,14 +134,14 @@ def group_metrics(
 
 
 def metrics_of_sums(by: Sequence[str], rows: Mapping[str, int], sums: Mapping[Metric, Sums]) -> GroupMetrics:
-    """Metrics of groups from sums over their records.
+    """Group metrics from sums over records.
 
     Parameters
     ----------
     rows
-        Records by group, in the order of the sums.
+        Number of records by group, in the order of the sums.
     sums
-        By metric; one entry of each array is a group.
+        Sums by metric; each array has one entry per group.
     """
     return _metrics(tuple(by), rows, {metric: (one, partial(_shares, one)) for metric, one in sums.items()})
 
@@ -181,7 +180,7 @@ def _means_of(
     *,
     entities: NDArray[np.intp] | None,
 ) -> Callable[[float], Limits]:
-    """Weighted mean of each group with Student's interval of the linearised variance."""
+    """Weighted mean of each group, with Student's interval of the linearised variance."""
     from scipy.stats import t
 
     rows = np.bincount(codes, minlength=groups)
@@ -205,7 +204,7 @@ def _means_of(
 
 
 def _entities(batch: Batch) -> NDArray[np.intp] | None:
-    """Number of each record's entity; None where each record has another entity, or none has any."""
+    """Index of each record's entity; None if each record has a distinct entity, or none has any."""
     codes, named = entity_codes(batch.arrow("entity"))
     alone = np.flatnonzero(codes < 0)
     if len(named) + len(alone) == len(codes):

@@ -1,7 +1,7 @@
-"""Language model's candidate cases: proposals until a person reads them.
+"""Candidate cases from a language model: proposals for human review.
 
-The hook is any function ``generate(prompt) -> texts``; :func:`chat_generator` makes one of an endpoint that
-speaks ``chat/completions``.
+The hook is any function ``generate(prompt) -> texts``; :func:`chat_generator` makes one for an endpoint that
+implements ``chat/completions``.
 """
 
 import json
@@ -22,7 +22,7 @@ from .suite_file import CaseSource, WrittenCase, WrittenTest
 
 Item: TypeAlias = str | dict[str, Any] | list[Any]
 Generate: TypeAlias = Callable[[str], Sequence[Item]]
-"""Prompt to proposed examples: a text or an object of input fields for each, for INV and DIR a list of the
+"""Function from a prompt to proposed examples: texts or objects of input fields, for INV and DIR lists of the
 original and its changed copies."""
 ROUNDS = 3
 SHOWN = 8
@@ -47,10 +47,10 @@ def candidates(
     model: str = "",
     at: str = "",
 ) -> Generated:
-    """New, unreviewed cases in the manner of a test.
+    """New, unreviewed cases like the cases of a test.
 
-    ``generate`` is asked once for each right answer that its cases have, and up to twice more while too few
-    come. A test without cases needs a ``prompt``.
+    ``generate`` is called once per distinct right answer of the test's cases, and up to twice more if it
+    returns too few. A test without cases needs a ``prompt``.
     """
     if count < 1:
         raise ValueError(f"count must be >= 1, got {count}")
@@ -88,7 +88,7 @@ def candidates(
 def prompt_for(
     like: WrittenTest, examples: Sequence[WrittenCase], label: Any | UnsetType, count: int, more: str = ""
 ) -> str:
-    """Prompt for new cases: test, examples, and form of the answer."""
+    """Prompt for new cases: test, examples, and format of the answer."""
     lines = [
         "You write test cases for a machine-learning model.",
         f"Capability under test: {like.capability}. {like.description}".strip(),
@@ -114,7 +114,7 @@ def prompt_for(
 def chat_generator(
     url: str, model: str, *, key_env: str | None = None, deadline_s: float = 120.0, temperature: float = 1.0
 ) -> Generate:
-    """Hook for an endpoint that speaks ``chat/completions``.
+    """Generator that calls a ``chat/completions`` endpoint.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def chat_generator(
 
 
 def parse_items(text: str) -> list[Item]:
-    r"""Examples in an answer's first JSON array, else one per line.
+    r"""Examples from an answer's first JSON array, else one per line.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def parse_items(text: str) -> list[Item]:
 
 
 def _by_label(like: WrittenTest) -> list[tuple[Any | UnsetType, list[WrittenCase]]]:
-    """Cases by their right answer, in order of appearance; one group where there is none."""
+    """Cases by right answer, in order of appearance; a single group if there are no answers."""
     if like.kind != "MFT" or not like.cases:
         return [(like.labels if like.kind == "MFT" else UNSET, like.cases)]
     groups: dict[str, tuple[Any | UnsetType, list[WrittenCase]]] = {}
@@ -173,7 +173,7 @@ def _by_label(like: WrittenTest) -> list[tuple[Any | UnsetType, list[WrittenCase
 
 
 def _inputs(item: Item, like: WrittenTest) -> list[str | dict[str, Any]] | None:
-    """Inputs of a proposed case; None where it has not the form of the test's."""
+    """Inputs of a proposed case; None if its form differs from the test's."""
     examples = [item] if like.kind == "MFT" else item
     if not isinstance(examples, list) or (like.kind != "MFT" and len(examples) < 2):
         return None

@@ -1,4 +1,4 @@
-"""Metrics by group as values, and a metric's gap between groups."""
+"""Metrics by group, and a metric's gap between groups."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 Metric = Literal["selection_rate", "tpr", "fpr", "ppv", "accuracy", "calibration"]
 METRICS: tuple[Metric, ...] = get_args(Metric)
 UNLABELLED: tuple[Metric, ...] = ("selection_rate",)
-"""Metrics that need no label."""
+"""Metrics that need no labels."""
 LEAST_ROWS = 30
-"""Groups on whose metric fewer records rest are shown, and do not count in a gap."""
+"""Minimum number of records behind a group's metric; smaller groups are shown, but do not count in a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,38 +26,40 @@ class GroupRate:
     """One metric of one group with its 95 % interval."""
 
     group: str
-    """``sex=Male``; several columns are separated by a comma, a missing value is ``sex=(missing)``."""
+    """Group name such as ``sex=Male``; several columns are separated by a comma, a missing value is
+    ``sex=(missing)``."""
     metric: Metric
     value: float
-    """NaN where no record counts; ``low`` and ``high`` are then the ends of what is possible."""
+    """NaN without records; ``low`` and ``high`` are then the limits of the metric's range."""
     low: float
     high: float
     rows: int
-    """Records that it rests on: for ``tpr`` the positive ones of the group, for ``ppv`` those selected."""
+    """Number of records behind the metric: for ``tpr`` the positive ones of the group, for ``ppv`` the
+    selected ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupGap:
     """Difference and ratio between a metric's highest and lowest group.
 
-    The intervals are simultaneous: 95 % for all pairs of groups together (Bonferroni), because which group is
-    highest was found in the same records.
+    The intervals are simultaneous: 95 % for all pairs of groups together (Bonferroni), because the highest
+    group is chosen from the same records.
     """
 
     metric: Metric
     value: float
-    """Highest less lowest, in [0, 1]; NaN with fewer than two groups that count."""
+    """Highest less lowest, in [0, 1]; NaN with fewer than two groups of sufficient size."""
     low: float
     high: float
     ratio: float
-    """Lowest over highest, in [0, 1]; the "four-fifths rule" asks for 0.8. NaN where the highest is 0."""
+    """Lowest over highest, in [0, 1]; the "four-fifths rule" requires 0.8. NaN if the highest is 0."""
     ratio_low: float
     ratio_high: float
     highest: str
     lowest: str
-    """``highest`` and ``lowest``: groups; empty with fewer than two that count."""
+    """Names of the lowest and highest group; empty with fewer than two groups of sufficient size."""
     left_out: tuple[str, ...] = ()
-    """Groups that do not count because too few records of theirs are known."""
+    """Groups with too few records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class GroupMetrics:
         Raises
         ------
         KeyError
-            If it was not computed: there were no labels or no score.
+            If the metric was not computed, for lack of labels or a score.
         """
         if metric not in self._gaps:
             raise KeyError(
@@ -84,7 +86,7 @@ class GroupMetrics:
         return tuple(rate for rate in self.rates if rate.metric == metric)
 
     def gap(self, metric: Metric, *, least_rows: int = LEAST_ROWS) -> GroupGap:
-        """Gap of one metric over groups of ``least_rows`` records or more."""
+        """Gap of one metric over groups of at least ``least_rows`` records."""
         rates = self.of(metric)
         rows, limits = self._gaps[metric]
         counted = np.flatnonzero(rows >= max(least_rows, 1))
@@ -116,14 +118,14 @@ class GroupMetrics:
         )
 
     def without(self, metrics: Sequence[Metric]) -> "GroupMetrics":
-        """The same, but for some metrics."""
+        """Metrics without some of them."""
         kept = {name: gap for name, gap in self._gaps.items() if name not in metrics}
         return replace(
             self, rates=tuple(rate for rate in self.rates if rate.metric not in metrics), _gaps=kept
         )
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Row per group: each metric's value, ``_low``, ``_high`` and ``_rows``."""
+        """One row per group: each metric's value, ``_low``, ``_high`` and ``_rows``."""
         import pandas as pd
 
         table: dict[str, dict[str, Any]] = {group: {"rows": rows} for group, rows in self.rows.items()}
@@ -143,7 +145,7 @@ def _taken(limits: Limits, at: NDArray[np.intp]) -> Limits:
 
 
 def _ratio(one: Limits, other: Limits, lowest: float, highest: float) -> tuple[float, float, float]:
-    """Lowest over highest; the simultaneous interval of the smallest ratio of all pairs."""
+    """Lowest over highest, with the simultaneous interval of the smallest ratio over all pairs."""
     low = min(float(np.fmin(one.low, 1.0).min()), float(np.fmin(other.low, 1.0).min()))
     high = min(float(one.high.min()), float(other.high.min()), 1.0)
     return (lowest / highest if highest > 0 else np.nan), low, high

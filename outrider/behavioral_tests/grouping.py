@@ -16,7 +16,7 @@ Bools = NDArray[np.bool_]
 
 
 def groups(batch: Batch, names: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
-    """Names of the groups, sorted, and each record's group number."""
+    """Sorted names of the groups, and each record's group index."""
     import pandas as pd
 
     if not names:
@@ -52,9 +52,9 @@ def column_of(batch: Batch, name: str) -> str:
 def check_classes(
     predicted: NDArray[Any], truth: NDArray[Any] | None, positive: object, *, found: bool
 ) -> None:
-    """Raise a TypeError or ValueError for an unknown class.
+    """Raise TypeError or ValueError for a class that no record has.
 
-    A class that no record says or has is a slip of the pen: every gap would be 0.0.
+    A misspelt class would make every gap 0.0.
     """
     seen = dict.fromkeys(predicted[:1000].tolist())
     real = {} if truth is None else dict.fromkeys(truth[present(truth)][:1000].tolist())
@@ -77,14 +77,14 @@ def check_classes(
 
 
 def present(values: NDArray[Any]) -> Bools:
-    """Mask of the values present."""
+    """Mask of the values that are not missing."""
     import pandas as pd
 
     return ~np.asarray(pd.isna(values), dtype=np.bool_)
 
 
 def equals(values: NDArray[Any], wanted: Any) -> Bools:
-    """Mask of the values equal to ``wanted``: one, or one each."""
+    """Mask of the values equal to ``wanted``. ``wanted`` is one value, or one per row."""
     if not isinstance(wanted, np.ndarray):
         wanted = [wanted] * len(values)
     return matches(values, wanted)

@@ -1,6 +1,6 @@
 """Parts of the HTML report: changed values and small pictures.
 
-Everything drawn here is made of numbers; texts of models and suites go through the template, which escapes.
+Drawings contain numbers only; texts of models and suites go through the template, which escapes them.
 """
 
 import base64
@@ -25,7 +25,7 @@ _SAME = 300  # letters of an unchanged stretch that are shown
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an example. ``pieces``, ``images`` or ``drawing`` are shown in place of its values."""
+    """One field of an example. ``pieces``, ``images`` or ``drawing`` replace its values if set."""
 
     name: str
     before: str
@@ -33,19 +33,20 @@ class Field:
     changed: bool
     pieces: tuple[Piece, ...] = ()
     images: tuple[tuple[str, str], ...] = ()
-    """Caption and base64 of a PNG."""
+    """Pairs of caption and base64 of a PNG."""
     drawing: Markup = field(default_factory=Markup)
 
     @property
     def is_large(self) -> bool:
-        """True where an unchanged field needs a line of its own."""
+        """True if an unchanged field needs a line of its own."""
         return bool(self.images or self.drawing) or len(self.after) > _SHORT
 
 
 def fields_of(was: Mapping[str, Any] | None, now: Mapping[str, Any], *, marked_from: int = 0) -> list[Field]:
     """Fields of an input or answer, changed ones first.
 
-    Changes inside a text are marked from ``marked_from`` letters on: a short answer is another answer.
+    Changes inside texts shorter than ``marked_from`` letters are not marked: a short answer changes as a
+    whole.
     """
     names = [*now, *(name for name in was or () if name not in now)]
     before = now if was is None else was
@@ -81,14 +82,14 @@ def _text(value: Any) -> str:
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers with four digits: those of a vector are read together."""
+    """Value with numbers rounded to four digits, for display."""
     if isinstance(value, list):
         return [_rounded(each) for each in value]
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def visible(text: str) -> str:
-    """Text whose invisible letters can be seen, such as a zero-width space."""
+    """Text with invisible characters made visible, such as a zero-width space."""
     return "".join(c if c.isprintable() or c in "\n\t" else f"⟨U+{ord(c):04X}⟩" for c in text)
 
 
@@ -97,7 +98,7 @@ def _shortened(text: str) -> str:
 
 
 def _images(was: Any, now: Any) -> list[tuple[str, str]]:
-    """Before, after and difference."""
+    """Images before and after the change, and their difference."""
     pair = [*_image("before", was), *_image("after", now, scale_of=was)]
     if len(pair) < 2:
         return []
@@ -123,7 +124,7 @@ def _is_png(text: object) -> bool:
 
 
 def _difference(before: str, after: str) -> str:
-    """Base64 of a PNG of how much each pixel changed, the strongest change white."""
+    """Base64 of a PNG of each pixel's change; the largest change is white."""
     from PIL import Image, ImageChops, ImageOps
 
     try:
@@ -131,7 +132,7 @@ def _difference(before: str, after: str) -> str:
         if first.size != second.size or max(first.size) > _MOST_PIXELS:
             return ""
         change = ImageChops.difference(first.convert("RGB"), second.convert("RGB"))
-    except OSError:  # outcomes may come from a file that somebody else wrote
+    except OSError:  # outcomes may come from a file of unknown origin
         return ""
     file = io.BytesIO()
     ImageOps.autocontrast(change.convert("L")).save(file, "PNG", optimize=True)
@@ -139,7 +140,7 @@ def _difference(before: str, after: str) -> str:
 
 
 def _lines(was: Any, now: Any) -> Markup:
-    """Two series in one drawing."""
+    """SVG of two series in one drawing."""
     series = [_series(value) for value in ((was, now) if was != now else (now,))]
     if any(len(points) < 3 for points in series):
         return Markup()
@@ -168,7 +169,7 @@ def _series(value: Any) -> list[float]:
 
 
 def rate_bar(rate: float, low: float, high: float, tolerance: float | None = None) -> Markup:
-    """Drawing of a rate with its interval and tolerance. On a scale from 0 to 1, the tolerance as a line."""
+    """SVG of a rate with its interval and tolerance. The scale is 0 to 1; the tolerance is a line."""
     limit = Markup("")
     if tolerance is not None:
         limit = Markup('<line class="limit" x1="{0}" x2="{0}" y1="0" y2="12"/>').format(_x(tolerance))
@@ -183,7 +184,7 @@ def rate_bar(rate: float, low: float, high: float, tolerance: float | None = Non
 
 
 def measure_drawings(measures: Sequence[Measure]) -> list[Markup]:
-    """Drawings of figures, dots with intervals, on one scale with 0."""
+    """SVGs of figures with intervals, on a common scale with 0."""
     ends = [end for each in measures for end in (each.low, each.value, each.high) if math.isfinite(end)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
     return [_measure(each, low, (high - low) or 1.0) for each in measures]

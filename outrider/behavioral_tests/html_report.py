@@ -1,7 +1,7 @@
 """Self-contained HTML file: matrix, tests, failing cases with their changes.
 
-What models and suites say is hostile here: it is escaped, and the page forbids itself every script and style
-but its own, and every request (Content Security Policy with digests).
+Texts of models and suites are untrusted: they are escaped, and a Content Security Policy with digests forbids
+other scripts, styles and all requests.
 """
 
 import base64
@@ -29,14 +29,14 @@ STATUSES = ("failed", "error", "passed", "skipped")
 
 @dataclass(frozen=True, slots=True)
 class ShownExample:
-    """A failing case."""
+    """Failing case in the report."""
 
     example: Example
     inputs: list[Field]
     answers: list[Field]
     label: list[Field]
     is_new: bool
-    """Whether the other model passes it."""
+    """Whether the other model passes the case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class ShownTest:
 def html_report(
     outcomes: Sequence[Outcome], *, title: str = "Behavioral tests", comparison: "Comparison | None" = None
 ) -> str:
-    """A self-contained page of one model's outcomes.
+    """Self-contained HTML page of one model's outcomes.
 
-    With a ``comparison``, shown first, they are the challenger's. It makes no request and runs no script but
-    its own.
+    With a ``comparison``, which is shown first, the outcomes are the challenger's. The page makes no requests
+    and runs no scripts but its own.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 

@@ -1,4 +1,4 @@
-"""From answered examples to one severity per case."""
+"""Severity per case from answered examples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,16 +16,17 @@ from .outcome import Measure, Measured
 
 Floats = NDArray[np.float64]
 Aggregate: TypeAlias = Literal["all", "all_except_first", "any", "mean"] | Callable[[Floats], float]
-"""How the examples of a case make its verdict: the worst of them, the worst but for the first that is judged
-(CheckList's, for rules that judge the original too; met where there is no other), the best, their mean, or a
-function of the severities that are applicable."""
+"""Aggregation of a case's examples into one verdict: ``all`` takes the worst; ``all_except_first`` the worst
+without the first judged one (as in CheckList, for rules that also judge the original; met if there is no
+other); ``any`` the best; ``mean``; or a function of the applicable severities."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Severity per case, shape (cases,): 0.0 met, above violated, NaN not applicable.
+    """Severity per case: 0.0 met, > 0 violated, NaN not applicable.
 
-    ``worst`` is the row of each case that was violated most, -1 where none was.
+    ``worst`` is the row of each case with the largest severity, -1 if none is violated. Both have shape
+    (cases,).
     """
 
     severity: Floats
@@ -36,8 +37,8 @@ class Verdicts:
 def judge(examples: Examples, expectation: Expectation, aggregate: Aggregate = "all") -> Verdicts:
     """Verdicts on answered examples.
 
-    What is not applicable is dropped before a case's examples are aggregated; a case with none left is not
-    applicable (CheckList's documentation, ``Expect.aggregate``).
+    Examples that are not applicable are dropped before aggregation; a case with none left is not applicable
+    (CheckList's documentation, ``Expect.aggregate``).
     """
     if examples.batch.rows == 0:  # no answers for an expectation to look at
         return Verdicts(np.full(examples.cases, np.nan), np.full(examples.cases, -1, dtype=np.intp))
@@ -60,7 +61,7 @@ def _by_rows(
     case = examples.case[rows]
     batch = _narrow(examples.batch, expectation)
     after = batch if len(rows) == batch.rows else batch.take(rows)
-    original = _beside(examples, scope_of(expectation))
+    original = _compared_rows(examples, scope_of(expectation))
     before = after if original is None else batch.take(original[case])
     severity = severities(expectation(before, after), len(rows))
     found = _aggregated(severity, case, examples.cases, aggregate)
@@ -71,8 +72,8 @@ def _by_rows(
     return Verdicts(found, worst)
 
 
-def _beside(examples: Examples, scope: Scope) -> NDArray[np.intp] | None:
-    """Row that the examples of each case are compared with; None where every example stands alone."""
+def _compared_rows(examples: Examples, scope: Scope) -> NDArray[np.intp] | None:
+    """Row that each example is compared with; None if examples are judged alone."""
     if scope == "pairwise" and examples.original is None:
         first = np.full(examples.cases, len(examples.case), dtype=np.intp)
         np.minimum.at(first, examples.case, np.arange(len(examples.case)))
@@ -81,7 +82,7 @@ def _beside(examples: Examples, scope: Scope) -> NDArray[np.intp] | None:
 
 
 def _narrow(batch: Batch, expectation: Expectation) -> Batch:
-    """The columns that a rule looks at: texts and images need not be copied for one that compares labels."""
+    """Batch with only the columns that a rule reads, so that texts and images are not copied needlessly."""
     if (read := reads(expectation)) is None:
         return batch
     names = [name for name in batch.names if name in read or name.startswith(("outputs.", "label."))]
@@ -120,7 +121,7 @@ def _of_suite(verdict: Any) -> Verdicts:
 
 
 def _rows_of(examples: Examples) -> NDArray[np.intp]:
-    """A row to show for each case: its last, which in INV and DIR is a copy."""
+    """Row to show for each case: its last, in INV and DIR a copy."""
     rows = np.full(examples.cases, -1, dtype=np.intp)
     rows[examples.case] = np.arange(len(examples.case))
     return rows

@@ -1,8 +1,8 @@
 """Word lists for templates.
 
-Names, places, professions, religions, adjectives, terms for fairness tests. Sources and licences stand in
-``lexicon_data/manifest.json`` and ``NOTICE.md`` beside it. One's own lists are plain Python sequences given
-to :func:`template`; :func:`load_csv` and :func:`load_columns` read them from files.
+Names, places, professions, religions, adjectives, terms for fairness tests. Sources and licences are in
+``lexicon_data/manifest.json`` and ``NOTICE.md``. Custom lists are Python sequences passed to
+:func:`template`; :func:`load_csv` and :func:`load_columns` read them from files.
 """
 
 import csv
@@ -27,18 +27,18 @@ class About:
     name: str
     file: str
     columns: tuple[str, ...]
-    """What :func:`lexicon` and :func:`records` can be asked for."""
+    """Columns that :func:`lexicon` and :func:`records` accept as filters."""
     source: str
     licence: str
     origin: str
     """Version of the source."""
     sha256: str
-    """Digest of the file."""
+    """SHA-256 digest of the file."""
 
 
 @cache
 def names() -> tuple[str, ...]:
-    """Names of the lexicons there are, sorted.
+    """Names of the available lexicons, sorted.
 
     Examples
     --------
@@ -54,8 +54,8 @@ def lexicon(name: str, **where: str | Collection[str]) -> tuple[str, ...]:
     Parameters
     ----------
     **where
-        Which rows: a value, or several, of a column (:func:`about` lists them). Without it, names and cities
-        are a short list from all over the world.
+        Filters: one or several values of a column (:func:`about` lists the columns). Without filters, names
+        and cities are a short international list.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def about(name: str) -> About:
 
 @cache
 def version() -> str:
-    """Twelve hex digits that change when any list does."""
+    """Twelve hex digits that change if any list changes."""
     return hashlib.sha256((_FOLDER / "manifest.json").read_bytes()).hexdigest()[:12]
 
 
@@ -121,14 +121,14 @@ def load_csv(path: Path | str, column: str) -> tuple[str, ...]:
 
 
 def load_columns(path: Path | str) -> dict[str, Any]:
-    """Distinct values of every column, for ``template("…", **load_columns("words.csv"))``."""
+    """Distinct values of each column, for ``template("…", **load_columns("words.csv"))``."""
     rows = load_records(path)
     columns = rows[0] if rows else {}
     return {name: tuple(dict.fromkeys(row[name] for row in rows if row[name])) for name in columns}
 
 
 def load_records(path: Path | str) -> tuple[Row, ...]:
-    """Rows of a CSV file with header, for slots like ``{team.town}``."""
+    """Rows of a CSV file with header, for slots such as ``{team.town}``."""
     # spreadsheets write a byte order mark in front
     with Path(path).open(newline="", encoding="utf-8-sig") as file:
         return tuple(csv.DictReader(file, restval=""))
@@ -173,7 +173,7 @@ def _check_known(name: str, column: str, allowed: set[str]) -> None:
 
 
 def _short(rows: Sequence[Row], *, by: Sequence[str], each: int, groups: int) -> list[Row]:
-    """The first ``each`` rows of the first groups that share the columns ``by``."""
+    """First ``each`` rows of the first groups with equal columns ``by``."""
     counts: dict[tuple[str, ...], int] = {}
     kept: list[Row] = []
     for row in rows:

@@ -1,7 +1,8 @@
 """Invariance and directional tests: change, ask again, compare.
 
-Live, the same happens in two phases, because the process that runs user code owns no model:
-:meth:`Metamorphic.questions` makes the changed copies, somebody asks, :meth:`Metamorphic.judge` compares.
+On live traffic this takes two phases, because the process that runs user code has no model:
+:meth:`Metamorphic.questions` makes the changed copies, the caller asks the model, :meth:`Metamorphic.judge`
+compares.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,10 +28,10 @@ from .sampling import generator
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Changed copies of some records of a block.
+    """Changed copies of some records of a batch.
 
-    ``rows`` are the row numbers (in the block) of the records that could be changed, shape (n,);
-    ``batch`` their copies, aligned, with ids ``<id>~<test>`` and without outputs.
+    ``rows`` are the row numbers of the records that could be changed, shape (n,); ``batch`` holds their
+    copies in the same order, with ids ``<id>~<test>`` and without outputs.
     """
 
     rows: NDArray[np.intp]
@@ -39,7 +40,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Verdicts on changed copies, shape (n,): ``failed``, and ``severity`` (NaN: not applicable)."""
+    """Verdicts on changed copies. ``failed`` and ``severity`` (NaN: not applicable) have shape (n,)."""
 
     failed: NDArray[np.bool_]
     severity: NDArray[np.float64]
@@ -47,7 +48,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metamorphic:
-    """Comparison of answers to changed and original input: INV or DIR."""
+    """Test that compares answers to changed and original inputs: INV or DIR."""
 
     kind: ClassVar[Kind]
     perturb: Perturbation | None = field(default=None, repr=False)
@@ -87,22 +88,22 @@ class Metamorphic:
 
     @property
     def is_live(self) -> bool:
-        """True where the service asks the test about live records."""
+        """True if the service also runs the test on live records."""
         return self.live > 0 or self.live_rows_per_s is not None
 
     @property
     def live_rate(self) -> float:
-        """Largest share of live records asked about, in [0, 1]."""
+        """Maximum share of live records asked about, in [0, 1]."""
         return self.live if self.live > 0 or self.live_rows_per_s is None else 1.0
 
     def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> Self:
-        """Copy with the place where the test was found. A name given by its author stays."""
+        """Copy with the place where the test was found. A name given by its author is kept."""
         return replace(self, name=self.name or name, folder=folder, suite=suite, revision=revision)
 
     def questions(self, batch: Batch, *, rng: np.random.Generator) -> Questions:
-        """Changed copies of the records of ``batch`` that the perturbation can change.
+        """Changed copies of the records that the perturbation can change.
 
-        Sampling is the caller's: pass the rows that :func:`sample_rows` picked.
+        All records of ``batch`` are tried; sample before with :func:`sample_rows`.
         """
         if self.perturb is None:
             raise ValueError(f"{self.name} has no perturbation: its cases are written with their variants")
@@ -113,19 +114,19 @@ class Metamorphic:
         return Questions(rows, copies.with_columns({"id": np.array(ids, dtype=object)}))
 
     def judge(self, before: Batch, after: Batch) -> Judgement:
-        """Compare answers.
+        """Compare answers to changed copies with answers to originals.
 
         Parameters
         ----------
         before
-            Unchanged records with the answers to them, aligned: ``batch.take(questions.rows)``.
+            Original records with their answers, in the order of the copies: ``batch.take(questions.rows)``.
         after
-            The changed copies with the answers to them.
+            Changed copies with their answers.
 
         Raises
         ------
         ValueError
-            If the two are not aligned, or the expectation returns something else than one value per record.
+            If the two are not aligned, or the expectation does not return one value per record.
         """
         if before.rows != after.rows:
             raise ValueError(f"aligned answers expected, got {before.rows} before and {after.rows} after")
@@ -135,12 +136,12 @@ class Metamorphic:
         return Judgement(severity > 0, severity)
 
     def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:
-        """Examples to ask: originals, each with ``copies`` different changed copies.
+        """Examples to ask: originals, each with ``copies`` distinct changed copies.
 
         Raises
         ------
         ValueError
-            If there are no cases: the test has none of its own and none were passed.
+            If neither the test nor the caller gives cases.
         """
         if self.perturb is None:
             assert self.cases is not None
@@ -167,42 +168,42 @@ class Metamorphic:
         )
 
     def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-        """Ask the model about every case and its changed copies, and compare.
+        """Ask the model about all cases and their changed copies, and compare.
 
         Raises
         ------
         ValueError
-            If there are no cases: the test has none of its own and none were passed.
+            If neither the test nor the caller gives cases.
         """
         return run(self, predictor, cases=cases, seed=seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class INV(Metamorphic):
-    """Invariance test: ``perturb`` leaves the answer, its ``label``, the same.
+    """Invariance test: ``perturb`` must not change the answer (``label``).
 
     Parameters
     ----------
     perturb
-        What changes the input: one of :mod:`outrider.behavioral_tests.perturb`, or any function of
-        (batch, rng) that returns the changed batch. None when the cases are written with their variants:
-        ``cases=[["good film", "good movie"], …]``, the original first.
+        Change of the input: one of :mod:`outrider.behavioral_tests.perturb`, or any function of (batch, rng)
+        that returns the changed batch. None if the cases are written with their variants: ``cases=[["good
+        film", "good movie"], …]``, the original first.
     expect
         See :mod:`outrider.behavioral_tests.expect`.
     cases
-        As for :class:`MFT`; None for a test that only runs live or on a dataset version.
+        As for :class:`MFT`; None for a test that runs only live or on a dataset version.
     tolerance
         Largest failure rate that passes.
     copies
-        Different changed copies of each case; a case fails as ``aggregate`` says of them.
+        Number of distinct changed copies per case; ``aggregate`` combines their verdicts.
     aggregate, stop, confidence
         As for :class:`MFT`.
     live
-        Share of live records that the service asks about as well, in [0, 1].
+        Share of live records on which the service also runs the test, in [0, 1].
     live_rows_per_s
-        Budget of the live questions in extra rows per second of traffic; ``live`` is then an upper limit.
+        Budget of live questions in additional rows per second; ``live`` is then an upper limit.
     level
-        Of the flags that live failures raise.
+        Level of the flags that live failures raise.
 
     Examples
     --------
@@ -222,7 +223,9 @@ class INV(Metamorphic):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DIR(Metamorphic):
-    """Directional test: under ``perturb`` the answer moves as ``expect`` says; see :class:`INV`.
+    """Directional test: ``perturb`` must change the answer as ``expect`` says.
+
+    Parameters are as for :class:`INV`.
 
     Examples
     --------

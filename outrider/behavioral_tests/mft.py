@@ -1,4 +1,4 @@
-"""Minimum functionality tests: cases whose right answer is known."""
+"""Minimum functionality tests: cases with known right answers."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,13 +17,13 @@ from .running import Stop, check_aggregate, check_rates, check_stop, run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MFT:
-    """Minimum functionality test: the model must meet an expectation on given cases.
+    """Minimum functionality test: an expectation on given cases.
 
     Parameters
     ----------
     cases
-        Texts, dictionaries, a frame, a file, a template …: see :func:`.cases.to_batch`. None: the labelled
-        rows of a dataset version, and nothing else.
+        Texts, dictionaries, a frame, a file, a template …: see :func:`.cases.to_batch`. None: the test runs
+        only on labelled rows of a dataset version.
     labels
         Right answer of all cases, or one per case.
     expect
@@ -33,12 +33,12 @@ class MFT:
     tolerance
         Largest failure rate that passes, in [0, 1].
     aggregate
-        How several examples of one written case make its verdict; see :data:`.judging.Aggregate`.
+        How the examples of one case are combined into its verdict; see :data:`.judging.Aggregate`.
     stop
-        ``"decided"`` asks the cases in random order and ends as soon as the verdict on all of them is certain
-        at ``confidence``; ``"never"`` asks all. See :func:`.statistics.decided`.
+        ``"decided"`` asks the cases in random order and stops once the verdict on all of them is certain at
+        ``confidence``; ``"never"`` asks all. See :func:`.statistics.decided`.
     confidence
-        Of the interval and of a verdict given early.
+        Confidence of the interval, and of a verdict given early.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class MFT:
             )
 
     def named(self, name: str, *, folder: Path | None = None, suite: str = "", revision: str = "") -> "MFT":
-        """Copy with the place where the test was found. A name given by its author stays."""
+        """Copy with the place where the test was found. A name given by its author is kept."""
         return replace(self, name=self.name or name, folder=folder, suite=suite, revision=revision)
 
     def examples(self, *, cases: Batch | None = None, seed: int = 0) -> Examples:  # noqa: ARG002 - as INV and DIR

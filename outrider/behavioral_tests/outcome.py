@@ -23,7 +23,7 @@ Interval = Literal["wilson", "sequence"]
 EXAMPLES = 10
 _SHOWN = ("inputs.", "outputs.", "label.")
 UNANSWERED = f"{ServerError.__name__}: "
-"""How the error of a test begins whose model gave no answer."""
+"""Prefix of the error of a test whose model gave no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Figure behind a whole test's verdict, with interval: one group's rate.
+    """Figure of a whole-test verdict with its interval.
 
-    ``value`` is NaN where there was nothing to measure; ``low`` and ``high`` are always finite.
+    For example one group's rate. ``value`` is NaN without data; ``low`` and ``high`` are always finite.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Whole-test verdict with figures: a severity, or True for met."""
+    """Whole-test verdict with figures. ``severity`` is a float, or True for met."""
 
     severity: bool | float
     measures: tuple[Measure, ...] = ()
@@ -76,12 +76,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Asked examples, and severities of shape (cases,), NaN where not applicable."""
+    """Asked examples, and severities of shape (cases,), NaN if not applicable."""
 
     examples: Examples
     severity: NDArray[np.float64]
     number: NDArray[np.intp] | None = None
-    """Number within the test of each case, where not all of them were asked."""
+    """Number of each case within the test, shape (cases,); None if all cases were asked."""
 
     @property
     def numbers(self) -> NDArray[np.intp]:
@@ -99,10 +99,10 @@ class Outcome:
     """Outcome of one behavioral test of one model.
 
     ``cases`` counts the judged ones only; ``rate`` is ``failures / cases`` (0.0 without cases), ``low`` and
-    ``high`` its interval at ``confidence``: Wilson's, or that of a confidence sequence where the test was
-    ended early, which bounds the rate over all cases of the test (:func:`.statistics.rate_bounds`). A test
-    passes when the rate is at most ``tolerance``; one that could judge no case at all is ``skipped``,
-    which is not a pass; one whose model, perturbation or expectation raised has an ``error``.
+    ``high`` its interval at ``confidence``: Wilson's, or that of a confidence sequence if the test stopped
+    early, which bounds the rate over all cases of the test (:func:`.statistics.rate_bounds`). A test passes
+    if the rate is at most ``tolerance``. If no case could be judged it is ``skipped``, which is not a pass;
+    if model, perturbation or expectation raised, it has an ``error``.
     """
 
     name: str
@@ -118,28 +118,28 @@ class Outcome:
     high: float
     examples: tuple[Example, ...]
     suite: str = ""
-    """Stem of the file that the test is from."""
+    """Stem of the test's file name."""
     revision: str = ""
     asked: int = 0
-    """Examples that the model was asked about."""
+    """Number of examples that the model was asked about."""
     planned: int = 0
-    """Cases that the test has; more than were judged where it was ended early."""
+    """Number of cases of the test; more than were judged if it stopped early."""
     interval: Interval = "wilson"
     confidence: float = 0.95
-    """Of the interval, and of a verdict given early."""
+    """Confidence of the interval, and of a verdict given early."""
     measures: tuple[Measure, ...] = ()
     error: str = ""
     ran: Ran | None = field(default=None, repr=False, compare=False)
-    """All cases with their answers; not part of what is written."""
+    """All cases with their answers; not serialized."""
 
     @property
     def is_unanswered(self) -> bool:
-        """True for a test not run, because the model gave no answer."""
+        """True if the test failed to run for lack of answers."""
         return self.error.startswith(UNANSWERED)
 
     @property
     def status(self) -> Status:
-        """``passed``, ``failed``, ``skipped`` when no case could be judged, or ``error``."""
+        """Status: ``passed``, ``failed``, ``skipped`` (no case could be judged), or ``error``."""
         if self.error:
             return "error"
         if self.cases == 0:
@@ -148,14 +148,14 @@ class Outcome:
 
     @property
     def judges_whole(self) -> bool:
-        """True where one verdict for the whole test replaces each case's."""
+        """True if the whole test has one verdict, not one per case."""
         return bool(self.measures) or (
             self.ran is not None and len(self.ran.severity) != self.ran.examples.cases
         )
 
     @property
     def passed(self) -> bool:
-        """True where a case was judged and the failure rate tolerated."""
+        """True if a case was judged and the failure rate is tolerated."""
         return self.status == "passed"
 
     @property
@@ -182,7 +182,7 @@ class Outcome:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can carry."""
+        """State that JSON can carry."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "ran"}
         return plain | {
             "examples": [_plain(example) for example in self.examples],
@@ -193,7 +193,7 @@ class Outcome:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Outcome":
-        """Outcome from the values of :meth:`to_dict`."""
+        """Inverse of :meth:`to_dict`."""
         kept = {name: value for name, value in values.items() if name not in ("status", "passed")}
         return cls(
             **kept
@@ -222,16 +222,16 @@ def worst_examples(
     *,
     numbers: NDArray[np.intp] | None = None,
 ) -> tuple[Example, ...]:
-    """The failed cases that were violated most, each by its worst row.
+    """Failed cases with the largest severity, each by its worst row.
 
     Parameters
     ----------
     examples
-        With answers.
+        Examples with answers.
     severity, worst
-        Severity and row to show of each case, shape (cases,).
+        Severity of each case, and its row to show, shape (cases,).
     numbers
-        Number of each case within the test, where it is another than its place here.
+        Number of each case within the test, if it differs from the position here.
     """
     failed = np.flatnonzero((severity > 0) & (worst >= 0))
     failed = failed[np.argsort(-severity[failed], kind="stable")][:EXAMPLES]

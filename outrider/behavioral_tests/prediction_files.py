@@ -1,4 +1,4 @@
-"""Files of examples to be predicted, and of predictions."""
+"""Files of examples to predict, and of predictions."""
 
 import csv
 import gzip
@@ -32,9 +32,9 @@ KINDS = ".txt, .csv, .jsonl (each also .gz) or .parquet"
 def read_predictions(path: Path) -> Columns:
     """Columns of a predictions file, one row per example.
 
-    ``.txt`` is one of CheckList's formats, told apart by what is in it, as outputs ``label`` and ``probs``.
-    Tables (CSV, Parquet, Arrow) and JSON lines have a column per output; ``probs[0]``, ``probs[1]``, … are
-    put together. JSON lines may nest (``{"inputs": {…}, "outputs": {…}}``).
+    ``.txt`` is one of CheckList's formats, recognised by content, and gives the outputs ``label`` and
+    ``probs``. Tables (CSV, Parquet, Arrow) and JSON lines have a column per output; ``probs[0]``,
+    ``probs[1]``, … are combined. JSON lines may nest (``{"inputs": {…}, "outputs": {…}}``).
     """
     try:
         if path.name.lower().removesuffix(".gz").endswith(".txt"):
@@ -48,11 +48,11 @@ def read_predictions(path: Path) -> Columns:
 
 
 def write_examples(asked: Sequence[tuple[str, str, Batch]], path: Path) -> int:
-    """Write the examples to predict, in order, and return their number.
+    """Write the examples to predict, in order; return their number.
 
-    ``.txt`` has one text per line, line breaks within it as spaces (CheckList's form), and so needs examples
-    of one text field each. The others have the columns ``suite``, ``test``, ``id`` and ``inputs.*``, by which
-    the predictions are checked when they come back with them.
+    ``.txt`` has one text per line, with line breaks replaced by spaces (CheckList's format), so each example
+    must have a single text field. Other formats have the columns ``suite``, ``test``, ``id`` and
+    ``inputs.*``, which are checked if the predictions file still has them.
     """
     kind = _kind(path)
     if kind == ".txt":
@@ -111,12 +111,12 @@ def _table(suite: str, test: str, batch: Batch) -> pa.Table:
 
 
 def _of_text(path: Path) -> Columns:
-    """Columns of a text file in one of CheckList's formats, told apart by what stands in it.
+    """Columns of a text file in one of CheckList's formats, recognised by content.
 
-    ``pred_and_softmax`` is a class and its probabilities, ``pred_and_conf`` a class and the confidence in it
-    (``probs`` is then one number per row), ``softmax`` probabilities alone that sum to 1, ``binary_conf`` the
-    probability of class 1, and ``pred_only`` the answer alone, in whole lines: a class or a text, with
-    confidence 1. A class is a whole number or a word; of probabilities alone, it is the most probable one.
+    ``pred_and_softmax``: a class and its probabilities; ``pred_and_conf``: a class and its confidence
+    (``probs`` is then one number per row); ``softmax``: only probabilities that sum to 1 (the class is the
+    most probable one); ``binary_conf``: the probability of class 1; ``pred_only``: only the answer, a whole
+    line, with confidence 1. A class is a whole number or a word.
     """
     content = path.read_bytes()
     text = (gzip.decompress(content) if path.name.lower().endswith(".gz") else content).decode("utf-8-sig")
@@ -134,14 +134,14 @@ def _of_text(path: Path) -> Columns:
         if found is not None:
             return found
         first = first.astype(np.int64) if (first == np.round(first)).all() else first
-    behind = table.iloc[:, 1:].to_numpy(dtype=np.float64)
-    if behind.shape[1] == 0:
+    rest = table.iloc[:, 1:].to_numpy(dtype=np.float64)
+    if rest.shape[1] == 0:
         return _sure(first)
-    return {"label": first, "probs": behind[:, 0] if behind.shape[1] == 1 else behind}
+    return {"label": first, "probs": rest[:, 0] if rest.shape[1] == 1 else rest}
 
 
 def _numeric_table(text: str) -> "pd.DataFrame | None":
-    """A word or number and as many finite numbers behind it on each line; None where one is otherwise."""
+    """Table of lines with a word or number and equally many finite numbers; None if a line differs."""
     import pandas as pd
 
     try:
@@ -151,15 +151,15 @@ def _numeric_table(text: str) -> "pd.DataFrame | None":
         )  # fmt: skip
     except ValueError:  # some line is longer than the first
         return None
-    behind = [frame[at].dtype.kind in "iuf" for at in range(1, frame.shape[1])]
-    if frame.isna().to_numpy().any() or not all(behind):
+    rest = [frame[at].dtype.kind in "iuf" for at in range(1, frame.shape[1])]
+    if frame.isna().to_numpy().any() or not all(rest):
         return None
     numbers = frame.select_dtypes("number").to_numpy(dtype=np.float64)
     return frame if np.isfinite(numbers).all() else None
 
 
 def _are_sentences(tokens: list[list[str]]) -> bool:
-    """True for whole lines as answers: most lines of several words have no numbers behind the first."""
+    """True if answers are whole lines: most lines with several words have no numbers after the first."""
     several = [each for each in tokens if len(each) > 1]
     numeric = sum(all(_is_number(word) for word in each[1:]) for each in several)
     has_words = any(not _is_number(word) for each in tokens for word in each)
@@ -174,7 +174,7 @@ def _is_number(word: str) -> bool:
 
 
 def _check_columns(tokens: list[list[str]]) -> None:
-    """Raise a ValueError that names the first line with other columns than the first line has."""
+    """Raise ValueError naming the first line whose columns differ from the first line's."""
     columns = max(len(tokens[0]), 1)
     for row, each in enumerate(tokens, 1):
         if len(each) != columns:
@@ -184,7 +184,7 @@ def _check_columns(tokens: list[list[str]]) -> None:
 
 
 def _of_probabilities(values: NDArray[np.float64]) -> Columns | None:
-    """Answers of lines that hold probabilities alone; None where a class stands before them."""
+    """Answers from lines that hold only probabilities; None if they start with a class."""
     are_rates = ((values >= 0) & (values <= 1)).all(axis=1)
     if values.shape[1] == 1:
         if not are_rates.all():
@@ -204,7 +204,7 @@ def _of_probabilities(values: NDArray[np.float64]) -> Columns | None:
 
 
 def _sure(label: NDArray[Any]) -> Columns:
-    """An answer without its probability counts as certain, as in CheckList."""
+    """Columns for answers without probabilities, which count as certain, as in CheckList."""
     return {"label": label, "probs": np.ones(len(label))}
 
 

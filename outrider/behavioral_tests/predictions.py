@@ -1,8 +1,8 @@
-"""Recorded predictions instead of a model, for the suites' examples.
+"""Predictor of recorded predictions for the suites' examples.
 
-A model that cannot be called from here is asked elsewhere: :func:`asked_by` gives the examples in order,
-:func:`.prediction_files.read_predictions` reads the answers in the same order, and :func:`recorded` is the
-predictor over them.
+For a model that cannot be called from here: :func:`asked_by` gives the examples in order,
+:func:`.prediction_files.read_predictions` reads the answers in the same order, and :func:`recorded` makes the
+predictor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, NDArray[Any]]
 CHECKED = ("suite", "test", "id")
-"""Columns of a predictions file that say which example a row answers, beside ``inputs.*``."""
+"""Columns of a predictions file, besides ``inputs.*``, that identify the example of a row."""
 
 
 def asked_by(suites: Sequence["Suite"], *, seed: int = 0) -> list[tuple[str, str, Batch]]:
-    """Suite, test and examples of tests with cases, as asked."""
+    """Suite name, test name and examples of each test, in order.
+
+    Only of tests with cases.
+    """
     return [
         (suite.name, test.name, test.examples(seed=seed).in_order()[0])
         for suite in suites
@@ -34,10 +37,10 @@ def asked_by(suites: Sequence["Suite"], *, seed: int = 0) -> list[tuple[str, str
 
 
 def recorded(suites: Sequence["Suite"], columns: Columns, *, seed: int = 0) -> Predictor:
-    """Predictor of answers in ``columns`` to the examples of ``suites``.
+    """Predictor that returns recorded answers to the examples of ``suites``.
 
-    One row per example in the order of :func:`asked_by`; columns ``inputs.*``, ``suite``, ``test`` and ``id``
-    must be as asked. Answers to examples that are exactly the same are given in the order of the file.
+    ``columns`` have one row per example in the order of :func:`asked_by`; the columns ``inputs.*``,
+    ``suite``, ``test`` and ``id``, if present, must match. Equal examples get their answers in file order.
     """
     import pandas as pd
 
@@ -81,7 +84,7 @@ def recorded(suites: Sequence["Suite"], columns: Columns, *, seed: int = 0) -> P
 
 
 def _keys(batch: Batch) -> NDArray[np.uint64]:
-    """Digest of each example's id and inputs, whatever other columns its test has."""
+    """Digest of each example's id and inputs; other columns of its test do not matter."""
     names = [name for name in batch.names if name == "id" or name.startswith("inputs.")]
     total = np.zeros(batch.rows, dtype=np.uint64)
     for name in names:

@@ -14,11 +14,11 @@ _WORST = 10
 
 @dataclass(frozen=True, slots=True)
 class SummaryCell:
-    """All tests of one capability and type together.
+    """Matrix cell: all tests of one capability and type.
 
-    ``cases`` and ``failures`` are those of tests that judge case by case; ``figures`` and ``figures_failed``
-    count the tests that judge one figure of all their cases, such as a gap between groups. ``low`` and
-    ``high`` are a Wilson interval, or the widest bounds of the tests where one of them ended early.
+    ``cases`` and ``failures`` count cases of tests with a verdict per case; ``figures`` and
+    ``figures_failed`` count tests with one verdict on all cases, such as a gap between groups. ``low`` and
+    ``high`` are a Wilson interval, or the widest bounds of the tests if one of them stopped early.
     """
 
     tests: int
@@ -39,19 +39,19 @@ class SummaryCell:
             rate = self.failures / self.cases
             parts.append(f"{self.failures}/{self.cases} {rate:.1%} [{self.low:.1%}, {self.high:.1%}]")
         if self.figures:
-            parts.append(self.told_figures)
+            parts.append(self.figures_text)
         return f"{mark} {', '.join(parts)}"
 
     @property
-    def told_figures(self) -> str:
-        """Share of figures as expected, in words; empty without any."""
+    def figures_text(self) -> str:
+        """Share of whole-test figures that pass, as text; empty without any."""
         noun = "figure" if self.figures == 1 else "figures"
         met = self.figures - self.figures_failed
         return f"{met} of {self.figures} {noun} met" if self.figures else ""
 
 
 def matrix(outcomes: Iterable[Outcome]) -> dict[str, dict[Kind, SummaryCell]]:
-    """Cells by capability, then by test type; capabilities in order of appearance."""
+    """Matrix cells by capability, then by test type. Capabilities are in order of appearance."""
     groups: dict[str, dict[Kind, list[Outcome]]] = {}
     for outcome in outcomes:
         groups.setdefault(outcome.capability, {}).setdefault(outcome.kind, []).append(outcome)
@@ -78,7 +78,7 @@ def _cell(outcomes: Sequence[Outcome]) -> SummaryCell:
 def to_json(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Outcomes as JSON, for ``--outrider-json`` and ``outrider test --json``.
 
-    Without a judged case nothing passed.
+    Without a judged case ``passed`` is false.
     """
     statuses = {outcome.status for outcome in outcomes}
     return {
@@ -101,7 +101,7 @@ def matrix_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of texts as lines with columns of one width."""
+    """Table of texts as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
@@ -110,7 +110,7 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def summary_lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Matrix, errors, and the worst example of each failed test."""
+    """Lines with the matrix, errors, and each failed test's worst example."""
     lines = matrix_lines(outcomes)
     errors = [outcome for outcome in outcomes if outcome.status == "error"]
     if errors:
@@ -126,7 +126,7 @@ def summary_lines(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def failure_lines(outcome: Outcome, *, examples: int = 3) -> list[str]:
-    """Figures and worst examples of one test."""
+    """Lines with the figures and worst examples of one test."""
     lines = [outcome.message]
     if outcome.description:
         lines += [f"  {line}" for line in outcome.description.splitlines()]

@@ -1,4 +1,4 @@
-"""Runs one test against one model: examples, answers, verdicts, outcome."""
+"""Run of one test on one model: examples, answers, verdicts, outcome."""
 
 import logging
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Declared(Protocol):
-    """Shared fields of MFT, INV and DIR."""
+    """Fields and methods shared by MFT, INV and DIR."""
 
     @property
     def kind(self) -> Kind: ...  # noqa: D102
@@ -61,14 +61,14 @@ class Declared(Protocol):
 
 
 def check_rates(**rates: float) -> None:
-    """Raise a ValueError for a rate outside [0, 1]."""
+    """Raise ValueError for a rate outside [0, 1]."""
     for name, value in rates.items():
         if not 0.0 <= value <= 1.0:
             raise ValueError(f"{name} is a rate in [0, 1], got {value}")
 
 
 def check_aggregate(aggregate: Aggregate) -> None:
-    """Raise a ValueError for an unknown way to combine verdicts."""
+    """Raise ValueError for an unknown aggregation."""
     if not callable(aggregate) and aggregate not in ("all", "all_except_first", "any", "mean"):
         raise ValueError(
             "aggregate must be all, all_except_first, any, mean or a function of severities, "
@@ -77,7 +77,7 @@ def check_aggregate(aggregate: Aggregate) -> None:
 
 
 def check_stop(stop: Stop, expect: Expectation) -> None:
-    """Raise a ValueError for a test that cannot end early."""
+    """Raise ValueError for a test that cannot stop early."""
     if stop not in get_args(Stop):
         raise ValueError(f"stop must be one of {', '.join(get_args(Stop))}, got {stop!r}")
     if stop == "decided" and scope_of(expect) == "suite":
@@ -88,7 +88,7 @@ def check_stop(stop: Stop, expect: Expectation) -> None:
 
 
 def run(test: Declared, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-    """Outcome of one test. Errors of the model, the perturbation or the expectation go through."""
+    """Outcome of one test. Errors of the model, the perturbation or the expectation are raised."""
     examples = test.examples(cases=cases, seed=seed)
     if test.stop == "decided":
         return run_until_decided(test, predictor, examples, seed=seed)
@@ -101,11 +101,11 @@ def judged(test: Declared, answered: Examples) -> Outcome:
 
 
 def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, *, seed: int = 0) -> Outcome:
-    """Outcome of a test that stops at a certain verdict.
+    """Outcome of a test that stops once its verdict is certain.
 
-    As soon as the verdict on all its cases is certain at its confidence. The cases are asked in an order that
-    belongs to the seed and the test's name, in blocks that grow by half, so that a model is asked about
-    batches and at most a third of the questions are too many.
+    The verdict is that on all its cases, at its confidence. Cases are asked in an order that depends on the
+    seed and the test's name, in blocks that grow by half, so that the model gets batches and at most a third
+    of the questions are unnecessary.
     """
     order = generator(seed, test.name, "order").permutation(examples.cases)
     answers: list[dict[str, NDArray[Any]]] = []
@@ -137,10 +137,10 @@ def run_until_decided(test: Declared, predictor: Predictor, examples: Examples, 
 
 
 def run_safely(test: Declared, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> Outcome:
-    """Outcome of one test; with ``error`` where something raised."""
+    """Outcome of one test. Exceptions become its ``error``."""
     try:
         return run(test, predictor, cases=cases, seed=seed)
-    except Exception as error:  # noqa: BLE001 - the border of one test: its model and functions are somebody's code
+    except Exception as error:  # noqa: BLE001 - the border of one test: its model and functions are user code
         _LOG.exception("%s could not be run", test.name)
         return failed_to_run(test, error)
 
@@ -164,9 +164,9 @@ def outcome_of(
     planned: int | None = None,
     numbers: NDArray[np.intp] | None = None,
 ) -> Outcome:
-    """Outcome of the verdicts on answered examples.
+    """Outcome from the verdicts on answered examples.
 
-    Of ``planned`` cases those of ``numbers`` were asked; all by default.
+    ``planned`` is the number of cases of the test; ``numbers`` are the asked ones, default all.
     """
     severity = verdicts.severity
     judged = int((~np.isnan(severity)).sum())
@@ -205,7 +205,7 @@ def outcome_of(
 
 
 def failed_to_run(test: Declared, error: BaseException) -> Outcome:
-    """Outcome of a test that could not be run."""
+    """Outcome of a test that raised."""
     return Outcome(
         name=test.name, kind=test.kind, capability=test.capability, description=test.description,
         cases=0, failures=0, not_applicable=0, tolerance=test.tolerance, rate=0.0, low=0.0, high=1.0,

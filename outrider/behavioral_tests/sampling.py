@@ -1,4 +1,4 @@
-"""Sample of live records by test and record names, without time."""
+"""Sample of live records, by test and record id, independent of time."""
 
 import hashlib
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ def sample_rows(
 ) -> NDArray[np.bool_]:
     """Mask of a test's sample: ``hash(seed, test, id) < rate``.
 
-    The answer for a record depends on nothing but those three, so a replay, another block size or another
-    process asks about the same records. Tests draw independent samples of each other.
+    The result for a record depends only on these three, so a replay, another block size or another process
+    selects the same records. Samples of different tests are independent.
 
     Parameters
     ----------
     ids
         Record ids, shape (n,).
     rate
-        Share of records wanted, in [0, 1]; or one for each record, shape (n,).
+        Share of records to select, in [0, 1]; or one rate per record, shape (n,).
 
     Returns
     -------
@@ -51,7 +51,7 @@ def sample_rows(
 
 
 def generator(seed: int, *names: str | int) -> np.random.Generator:
-    """Random generator of ``names``, for example a test and block number.
+    """Random generator seeded by ``seed`` and ``names``.
 
     Examples
     --------

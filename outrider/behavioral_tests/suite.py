@@ -27,12 +27,12 @@ PASSED, FAILED, UNANSWERED, NOTHING = 0, 1, 4, 5  # exit codes of the command li
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Behavioral tests that belong together, with distinct names."""
+    """Behavioral tests of one file, with distinct names."""
 
     name: str
     tests: tuple[BehavioralTest, ...]
     candidates: int = 0
-    """Unreviewed cases in its file; they are in none of the tests."""
+    """Number of unreviewed cases in the file; they are in none of the tests."""
 
     def __post_init__(self) -> None:
         names = [test.name for test in self.tests]
@@ -51,32 +51,32 @@ class Suite:
 
     @property
     def live(self) -> tuple[Metamorphic, ...]:
-        """Tests that the service runs on live records too."""
+        """Tests that the service also runs on live records."""
         return tuple(test for test in self.tests if isinstance(test, Metamorphic) and test.is_live)
 
     def run(self, predictor: Predictor, *, cases: Batch | None = None, seed: int = 0) -> tuple[Outcome, ...]:
-        """Run every test.
+        """Run all tests.
 
         Parameters
         ----------
         cases
-            Records (a dataset version) for the INV and DIR tests that have no cases of their own; without it
-            those are left out, because they can only run live.
+            Records (a dataset version) for the INV and DIR tests without cases; if not given, these tests are
+            left out, because they can only run live.
         """
         return tuple(run_tests(self.tests, predictor, cases=cases, seed=seed))
 
 
 def load_suite(path: Path | str) -> Suite:
-    """Suite of a ``*.suite.json``, or Python file's module-level ``test_*``.
+    """Suite from a ``*.suite.json``, or a Python file's module-level ``test_*``.
 
-    A Python file is executed; relative paths of case files are relative to it. A test's name is that of its
-    variable unless its author gave one; its revision digests the syntax of its definition. Nothing in a
+    A Python file is executed; paths of case files are relative to it. A test is named after its variable
+    unless it has a name; its revision is a digest of the syntax of its definition. Nothing in a
     ``*.suite.json`` is executed.
 
     Raises
     ------
     ConfigError
-        If the file does not exist, cannot be executed (the cause is chained), or says something wrong.
+        If the file does not exist, cannot be executed (the cause is chained), or is invalid.
     """
     path = Path(path).resolve()
     if not path.is_file():
@@ -95,7 +95,7 @@ def load_suite(path: Path | str) -> Suite:
 
 
 def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
-    """The module-level behavioral tests of a module, in order of definition."""
+    """Module-level behavioral tests of a module, in order of definition."""
     known = revisions(path)
     for name, value in vars(module).items():
         test = _unmarked(value) if name.startswith("test_") else None
@@ -105,7 +105,7 @@ def collect(module: ModuleType, path: Path) -> Iterable[BehavioralTest]:
 
 
 def revisions(path: Path) -> dict[str, str]:
-    """Syntax digest of each module-level assignment; the file's under ``""``."""
+    """Syntax digest of each module-level assignment. Key ``""`` has that of the whole file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = {"": _digest(tree)}
     for node in tree.body:
@@ -121,16 +121,16 @@ def _digest(node: ast.AST) -> str:
 
 
 def _unmarked(value: Any) -> Any:
-    """Value inside pytest's marks, as in ``pytest.mark.slow(MFT(…))``."""
+    """Value without pytest's marks, as in ``pytest.mark.slow(MFT(…))``."""
     while type(value).__name__ == "MarkDecorator" and value.args:
         value = value.args[-1]
     return value
 
 
 def find_suites(paths: Sequence[Path]) -> list[Suite]:
-    """Suites of files, and of ``test_*.py`` and ``*.suite.json`` below folders.
+    """Suites of files, and of ``test_*.py`` and ``*.suite.json`` in folders.
 
-    Each file counts once. Hidden folders and virtual environments are left alone, as pytest leaves them.
+    Each file counts once. Hidden folders and virtual environments are skipped, as by pytest.
     """
     files: dict[Path, Path] = {}
     for path in paths:
@@ -168,7 +168,7 @@ def suite_files(path: Path) -> list[Path]:
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """Exit code: 0 passed, 1 one failed, 4 unanswered, 5 nothing judged."""
+    """Exit code: 0 passed, 1 failed, 4 unanswered, 5 nothing judged."""
     if any(o.status in ("failed", "error") and not o.is_unanswered for o in outcomes):
         return FAILED
     if any(outcome.is_unanswered for outcome in outcomes):

@@ -1,7 +1,4 @@
-"""Batch: immutable, columnar records of one model.
-
-The type that crosses borders.
-"""
+"""Batch: immutable, columnar records of one model."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -42,7 +39,7 @@ __all__ = ["EPOCH", "MARKS", "PARTS", "REST", "SYSTEM", "TIME", "Batch", "Elemen
 class Batch(RecordColumns):
     """Records of one model with one schema, as columns.
 
-    Never changed, only derived from.
+    Immutable: methods return new batches.
 
     Columns are ``id ts received version entity seq weight partial`` and, flat, ``inputs.<name>``,
     ``outputs.<name>``, ``label.<name>``, ``attrs.<name>``. Build one with :meth:`from_records`,
@@ -68,14 +65,14 @@ class Batch(RecordColumns):
     def from_records(
         cls, records: Sequence[Mapping[str, Any]], *, model: str, received: datetime | None = None
     ) -> "Batch":
-        """Batch of nested dictionaries as in ``POST /v1/records``.
+        """Batch from nested dictionaries as in ``POST /v1/records``.
 
         A missing ``id`` becomes the row number, a missing ``ts`` the time of receipt.
 
         Raises
         ------
         SchemaMismatch
-            Naming the column whose values have no common type.
+            If the values of a column have no common type; the message names it.
         """
         columns: dict[str, Any] = {}
         for name in SYSTEM:
@@ -99,10 +96,7 @@ class Batch(RecordColumns):
     def from_columns(
         cls, columns: Mapping[str, ArrayLike], *, model: str, rows: int | None = None
     ) -> "Batch":
-        """Batch of full column names.
-
-        System columns that are missing get their defaults.
-        """
+        """Batch from columns by full name. System columns that are missing get their defaults."""
         if rows is None:
             rows = len(next(iter(columns.values()))) if columns else 0
         arrays = {}
@@ -132,9 +126,9 @@ class Batch(RecordColumns):
         ts: str | None = None,
         version: str | None = None,
     ) -> "Batch":
-        """Batch of a frame's columns.
+        """Batch from the columns of a frame.
 
-        ``id``, ``entity``, ``ts`` and ``version`` name columns of it.
+        ``id``, ``entity``, ``ts`` and ``version`` are names of its columns.
 
         Raises
         ------
@@ -151,9 +145,9 @@ class Batch(RecordColumns):
 
     @classmethod
     def from_arrow(cls, table: pa.RecordBatch | pa.Table, *, model: str | None = None) -> "Batch":
-        """Batch of Arrow data with full column names.
+        """Batch from Arrow data whose columns have full names.
 
-        ``model`` defaults to the schema's metadata.
+        ``model`` defaults to the value in the schema metadata.
         """
         model = model or (table.schema.metadata or {}).get(MODEL_KEY, b"").decode()
         if not model:
@@ -167,7 +161,7 @@ class Batch(RecordColumns):
 
     @classmethod
     def from_ipc(cls, payload: bytes | pa.Buffer) -> "Batch":
-        """Read a batch that :meth:`to_ipc` wrote, without a copy."""
+        """Read a batch from the bytes of :meth:`to_ipc`, without a copy."""
         with pa.ipc.open_stream(payload) as reader:
             table = reader.read_next_batch()
         return cls(table, model=table.schema.metadata[MODEL_KEY].decode())
@@ -181,16 +175,16 @@ class Batch(RecordColumns):
     __hash__ = None  # type: ignore[assignment]  # compared by content, which is too large to hash
 
     def answers(self, slot: str) -> "Batch | None":
-        """Aligned answers (``outputs.*``) of another slot to the same records, or None."""
+        """Answers (``outputs.*``) of another slot, row by row. None if the slot gave none."""
         return self._answers.get(slot)
 
     @property
     def answer_slots(self) -> list[str]:
-        """Slots whose answers are at hand, sorted."""
+        """Slots whose answers this batch holds, sorted."""
         return sorted(self._answers)
 
     def explode(self, name: str) -> "Elements":
-        """Elements of a list column as a batch of their own.
+        """Elements of a list column as a batch, one row per element.
 
         See :class:`Elements`.
 
@@ -234,14 +228,14 @@ class Batch(RecordColumns):
     # ---- deriving --------------------------------------------------------------------------------------
 
     def own(self, *, reads: set[str] | None = None) -> "Batch":
-        """Copy of the batch with a cache of its own.
+        """Copy of the batch with a separate cache.
 
-        One reader's cached or changed values stay invisible to the others.
+        Values that one reader caches or changes are not seen by others.
 
         Parameters
         ----------
         reads
-            Takes the names of the columns that are read from the copy, and from what is derived from it.
+            Set to which the copy, and any batch derived from it, adds the name of each column that is read.
         """
         derived = self._marked(Batch(self._table, model=self.model))
         derived._shared = self._shared
@@ -251,16 +245,13 @@ class Batch(RecordColumns):
         return derived
 
     def take(self, rows: ArrayLike) -> "Batch":
-        """Records at row numbers or where a mask is True.
-
-        Answers of other slots are taken along.
-        """
+        """Records at row numbers, or where a mask is True. Answers of other slots are taken along."""
         index = np.asarray(rows)
         index = np.flatnonzero(index) if index.dtype == np.bool_ else index.astype(np.intp)
         return self._derive(lambda batch: _take(batch._table, index), lambda marks: marks[index])
 
     def slice(self, start: int, rows: int | None = None) -> "Batch":
-        """``rows`` records from ``start`` on, without a copy."""
+        """Batch of ``rows`` records from ``start`` on, without a copy."""
         stop = self.rows if rows is None else start + rows
         return self._derive(lambda batch: batch._table.slice(start, rows), lambda marks: marks[start:stop])
 
@@ -275,7 +266,7 @@ class Batch(RecordColumns):
         ValueError
             If there is no batch, or models differ.
         SchemaMismatch
-            Naming the first column that differs.
+            If a column differs; the message names the first one.
         """
         if not batches:
             raise ValueError("concat needs at least one batch: an empty list has no model and no schema")
@@ -291,14 +282,17 @@ class Batch(RecordColumns):
         return Batch(merged[0], model=first.model)
 
     def with_columns(self, columns: Mapping[str, ArrayLike]) -> "Batch":
-        """Copy with columns (full names) added or replaced."""
+        """Copy with columns added or replaced, by full name."""
         merged: dict[str, ArrayLike] = {name: self._table.column(name) for name in self.names}
         derived = Batch.from_columns(merged | dict(columns), model=self.model, rows=self.rows)
         derived._answers = self._answers
         return self._marked(derived)
 
     def with_outputs(self, outputs: Mapping[str, ArrayLike]) -> "Batch":
-        """Copy with every ``outputs.*`` column replaced by a model's answers (short names)."""
+        """Copy with all ``outputs.*`` columns replaced by a model's answers.
+
+        Keys are short names, without ``outputs.``.
+        """
         kept: dict[str, ArrayLike] = {
             name: self._table.column(name) for name in self.names if not name.startswith("outputs.")
         }
@@ -308,7 +302,7 @@ class Batch(RecordColumns):
         return self._marked(derived)
 
     def as_replica(self) -> "Batch":
-        """Copy whose outputs are the replica's answers, judged because production said nothing."""
+        """Copy marked as the replica's answers, used where production gave none."""
         at = len(SYSTEM)
         columns = list(self._table.columns)
         columns.insert(at, pa.array(np.ones(self.rows, dtype=np.bool_)))
@@ -318,7 +312,7 @@ class Batch(RecordColumns):
         return derived
 
     def with_answers(self, answers: Mapping[str, "Mapping[str, ArrayLike] | Batch"]) -> "Batch":
-        """Copy with the aligned answers of other slots."""
+        """Copy with answers of other slots to the same records."""
         derived = self._marked(Batch(self._table, model=self.model))
         derived._answers = dict(self._answers)
         for slot, outputs in answers.items():
@@ -341,11 +335,12 @@ class Batch(RecordColumns):
         Parameters
         ----------
         is_new, is_last
-            Rows to be judged, and rows that end their entity, shape (rows,).
+            Rows to judge, and last rows of their entity, shape (rows,).
         window
-            What the view was made for: how :meth:`previous` knows the entity and how far it may look back.
+            Window or group of the view; :meth:`previous` reads from it the entity column and how far it may
+            look back.
         runs
-            Number that rows of one entity share, shape (rows,); without it ``window.by`` tells.
+            Integer that rows of one entity share, shape (rows,); default: the values of column ``window.by``.
         """
         derived = Batch(self._table, model=self.model)
         derived._answers = self._answers
@@ -376,11 +371,9 @@ class Batch(RecordColumns):
 
 
 class Elements(Batch):
-    """Elements of :meth:`Batch.explode`, one row each.
+    """Elements of :meth:`Batch.explode`, one row each, ordered by record and position.
 
-    In order of record and position.
-
-    System columns are those of the record; of the other columns only the exploded one is there.
+    System columns are those of the record; of the other columns only the exploded one is present.
 
     Attributes
     ----------
@@ -391,7 +384,7 @@ class Elements(Batch):
     parents
         Number of records in the batch that was exploded.
     exploded
-        Name of the column.
+        Full name of the list column.
 
     Examples
     --------
@@ -422,12 +415,7 @@ class Elements(Batch):
         self.exploded = exploded
 
     def arrow(self, name: str) -> pa.Array:
-        """One column as an Arrow array.
-
-        Without elements, any field of theirs is an empty column.
-
-        What fields they will have, nobody may have said yet.
-        """
+        """Column as an Arrow array. If there are no elements, any field name gives an empty column."""
         if not self.rows and name.startswith(f"{self.exploded}.") and not self.has(name):
             return pa.nulls(0, pa.float64())
         return super().arrow(name)

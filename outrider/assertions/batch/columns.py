@@ -1,6 +1,4 @@
-"""Conversions of one column.
-
-Python values or numpy to Arrow, Arrow to numpy, and a hash per row.
+"""Conversions of one column: Python or numpy values to Arrow, and back.
 
 Tensors (images, vectors) are ``arrow.fixed_shape_tensor`` columns: one flat buffer, one shape per column.
 """
@@ -37,17 +35,17 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def is_tensor(kind: pa.DataType) -> bool:
-    """Test for a fixed-shape tensor type."""
+    """True for Arrow's fixed-shape tensor type."""
     return isinstance(kind, pa.FixedShapeTensorType)
 
 
 def tensor_type(shape: Sequence[int], value_type: pa.DataType | None = None) -> pa.FixedShapeTensorType:
-    """Arrow type of a tensor column, float32 unless said otherwise."""
+    """Arrow type of a tensor column; float32 by default."""
     return pa.fixed_shape_tensor(value_type or pa.float32(), list(shape))
 
 
 def tensor_array(values: NDArray[Any], null: NDArray[np.bool_] | None = None) -> pa.ExtensionArray:
-    """Tensor column of ``values`` (rows, …), null by mask ``null``."""
+    """Arrow tensor column from an array of shape (rows, …). ``null`` masks rows without a value."""
     values = np.ascontiguousarray(values)
     kind = tensor_type(values.shape[1:], pa.from_numpy_dtype(values.dtype))
     size = int(np.prod(values.shape[1:], dtype=np.int64))
@@ -57,16 +55,16 @@ def tensor_array(values: NDArray[Any], null: NDArray[np.bool_] | None = None) ->
 
 
 def null_column(rows: int, kind: pa.DataType) -> pa.Array:
-    """Column of nulls of any type, tensors too."""
+    """Column of nulls of any type, tensor types included."""
     if not is_tensor(kind):
         return pa.nulls(rows, kind)
     return pa.ExtensionArray.from_storage(kind, pa.nulls(rows, kind.storage_type))
 
 
 def list_array(elements: pa.Array, lengths: NDArray[np.int64], null: NDArray[np.bool_]) -> pa.ListArray:
-    """Column of lists from flat ``elements``.
+    """List column from flat ``elements``.
 
-    ``lengths`` says how many each row has, ``null`` which rows are null.
+    ``lengths`` counts the elements of each row, ``null`` marks null rows.
     """
     ends = np.cumsum(lengths)
     if len(ends) and ends[-1] > np.iinfo(np.int32).max:
@@ -76,9 +74,9 @@ def list_array(elements: pa.Array, lengths: NDArray[np.int64], null: NDArray[np.
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Common type of two list columns, or None.
+    """Common type of two list columns; None if there is none.
 
-    Integers become floats, objects have the fields of both, lists that were always empty are of any type.
+    Integers widen to floats, structs get the fields of both, lists that are always empty fit any type.
 
     Examples
     --------
@@ -99,8 +97,8 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 def wider_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """Common type of two columns of any kind, or None.
 
-    Numbers take the wider kind, and truth values that of numbers beside them; so do tensors of one shape, and
-    lists as :func:`common_type` has it. Nulls alone are of any type.
+    Numbers widen, booleans become numbers if the other column holds numbers; tensors need equal shapes, and
+    lists follow :func:`common_type`. A column of nulls fits any type.
 
     Examples
     --------
@@ -180,10 +178,7 @@ def as_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
 def from_values(values: ArrayLike) -> pa.Array:
     """Arrow column of numpy or Python values; rectangular numeric nests become tensors.
 
-    Raises
-    ------
-    ValueError, TypeError, pyarrow.ArrowInvalid
-        If the values have no common type.
+    Raises ValueError, TypeError or ArrowInvalid if the values have no common type.
     """
     if isinstance(values, pa.ChunkedArray):
         return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
@@ -204,7 +199,7 @@ def from_values(values: ArrayLike) -> pa.Array:
 
 
 def series_values(series: "pd.Series[Any]", *, text: bool = False) -> Any:
-    """Frame column's values for :func:`from_values`, any missing kind as null."""
+    """Values of a pandas series for :func:`from_values`. Missing values of any kind become null."""
     import pandas as pd
 
     if text:
@@ -219,9 +214,9 @@ def _is_nan(value: object) -> bool:
 
 
 def plain(column: pa.Array, name: str) -> list[Any]:
-    """Values that JSON can carry.
+    """Column values that JSON can carry.
 
-    None for null, NaN and infinities, bytes as base64, other types as text.
+    None for null, NaN and infinities, base64 text for bytes, text for other types.
     """
     if is_tensor(column.type):
         null = column.is_null().to_numpy(zero_copy_only=False)
@@ -237,7 +232,7 @@ def plain(column: pa.Array, name: str) -> list[Any]:
 
 
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Python values of a column, times unknown to Python as text."""
+    """Column as Python values. Times outside Python's range become text."""
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -293,12 +288,10 @@ def _rectangular(values: list[Any], shape: tuple[int, ...]) -> pa.ExtensionArray
 
 
 def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
-    """Read-only numpy view of a column.
+    """Read-only numpy array of a column.
 
-    A copy where Arrow has no numpy layout.
-
-    Float columns show nulls as NaN, text columns as None; integer and boolean columns with nulls raise
-    unless ``null`` says what to put in their place.
+    No copy, unless Arrow's layout differs from numpy's. Float columns show nulls as NaN, text columns as
+    None; integer and boolean columns with nulls raise unless ``null`` gives a replacement.
     """
     kind = column.type
     if kind.id in _NUMBERS and not column.null_count:
@@ -306,7 +299,7 @@ def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
         return values  # a view of memory that cannot be written to
     if is_tensor(kind):
         return to_tensor(column, name, null)
-    if pa.types.is_null(kind) and null is not ...:  # nothing has said yet which type these are
+    if pa.types.is_null(kind) and null is not ...:  # the type is not known yet
         return _frozen(np.full(len(column), null))
     if column.null_count and null is not ...:
         if (pa.types.is_integer(kind) or pa.types.is_boolean(kind)) and isinstance(null, float):
@@ -325,9 +318,9 @@ def to_numpy(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
 
 
 def to_tensor(column: pa.Array, name: str, null: object = ...) -> NDArray[Any]:
-    """View of shape (rows, …) of a tensor column.
+    """View of a tensor column, shape (rows, …).
 
-    Rows that are null raise unless ``null`` is given.
+    Null rows raise ValueError unless ``null`` gives a replacement.
     """
     if not is_tensor(column.type):
         raise TypeError(f"{name} is {column.type}, not a tensor column; read it with column()")
@@ -351,9 +344,9 @@ def _frozen(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def entity_codes(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
-    """Distinct values in order of appearance, and each row's index.
+    """Index of each row's distinct value, and the distinct values.
 
-    -1 for null and NaN.
+    Indices follow the order of appearance; -1 for null and NaN.
     """
     if pa.types.is_null(column.type):
         return np.full(len(column), -1), []
@@ -372,11 +365,10 @@ def entity_codes(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
 
 
 def row_hashes(column: pa.Array, name: str) -> UInts:
-    """Hash of every row of a column.
+    """Hash of each row of a column.
 
-    Equal for equal values, whatever integer or float type holds them.
-
-    Nulls hash to 0, so that a column that is all null does not change the hash of a record.
+    Equal values of any integer or float type hash alike; nulls hash to 0, so a column of nulls leaves a
+    record's hash unchanged.
     """
     salt = np.uint64(int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little"))
     kind = column.type
@@ -429,7 +421,7 @@ def _object_hashes(values: NDArray[np.object_], *, categorize: bool) -> UInts:
 
 
 def _list_hashes(column: pa.Array) -> UInts:
-    """Of the elements at their positions, and of how many there are."""
+    """Hash of each list, from its elements, their positions and its length."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     ends = np.cumsum(lengths)
     positions = np.arange(int(lengths.sum())) - np.repeat(ends - lengths, lengths)

@@ -1,4 +1,4 @@
-"""Columns that an assertion was seen to read, from :meth:`Batch.own`."""
+"""Columns that an assertion was seen to read (see :meth:`Batch.own`)."""
 
 from collections.abc import Iterable
 
@@ -6,13 +6,13 @@ from .record_columns import EVERYTHING
 from .schema import PARTS
 
 MOST_NAMED = 20
-"""Columns of a part beyond which the part is named."""
+"""If more columns of one part (``inputs``, ``outputs`` …) were read, only the part is named."""
 
 
 def columns_read(names: Iterable[str]) -> list[str]:
-    """Sorted columns of records among all names that were read.
+    """Sorted names of the record columns that were read, without system columns.
 
-    System columns are left out. ``inputs.*`` stands for more than can be named, ``*`` for whole records.
+    ``inputs.*`` replaces more than ``MOST_NAMED`` columns of that part, ``*`` for whole records.
 
     Examples
     --------
@@ -35,9 +35,9 @@ def columns_read(names: Iterable[str]) -> list[str]:
 
 
 def is_of_sender(columns: Iterable[str]) -> bool:
-    """True where all columns are inputs or attributes.
+    """True if all columns read are inputs or attributes.
 
-    The model's answers play no part. False where no column is known.
+    False if no column is known: the finding then may be about the model's answers.
 
     Examples
     --------

@@ -1,7 +1,4 @@
-"""Elements of a list column as a batch of their own.
-
-Boxes, passages, tokens.
-"""
+"""Elements of a list column (boxes, passages, tokens) as a batch."""
 
 from typing import Any, Literal, get_args
 
@@ -17,7 +14,7 @@ HOWS: tuple[How, ...] = get_args(How)
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Tell types whose values hold several elements."""
+    """True for types whose values hold several elements."""
     return bool(
         is_tensor(kind)
         or pa.types.is_list(kind)
@@ -28,21 +25,16 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def flattened(column: pa.Array, name: str) -> tuple[pa.Array, NDArray[np.int64]]:
-    """All elements in order, and the number of each record.
+    """Elements of a list column in order, and their count per record.
 
-    A null list has none.
-
-    Raises
-    ------
-    TypeError
-        If the column holds no lists.
+    A null list has none; raises TypeError if the column holds no lists.
     """
     kind = column.type
     if not is_list(kind):
         raise TypeError(
             f"{name} is {kind}, not a column of lists; explode what holds several elements a record"
         )
-    if pa.types.is_null(kind):  # no record has said yet what it holds
+    if pa.types.is_null(kind):  # the type is not known yet
         return pa.nulls(0), np.zeros(len(column), dtype=np.int64)
     if is_tensor(kind):
         return _tensor_elements(column)
@@ -63,7 +55,7 @@ def _tensor_elements(column: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def fields(name: str, values: pa.Array) -> dict[str, pa.Array]:
-    """Columns of elements: ``name`` itself, or one for each field of objects."""
+    """Columns of elements by name: ``name``, or one per field of structs."""
     if not pa.types.is_struct(values.type):
         return {name: values}
     names = [values.type.field(index).name for index in range(values.type.num_fields)]
@@ -73,7 +65,7 @@ def fields(name: str, values: pa.Array) -> dict[str, pa.Array]:
 def reduced(values: ArrayLike, how: How, parent: NDArray[np.intp], parents: int) -> NDArray[Any]:
     """One value per record from one value per element.
 
-    ``parent`` is the record of each element.
+    ``parent`` is the record's row number of each element.
     """
     if how not in HOWS:
         raise ValueError(f"how must be one of {', '.join(HOWS)}, got {how!r}")

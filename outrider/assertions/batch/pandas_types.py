@@ -1,7 +1,4 @@
-"""Types and missing values of pandas, without its import.
-
-Where nobody has imported pandas there are none.
-"""
+"""Types and missing values of pandas, without importing pandas."""
 
 import sys
 from typing import TYPE_CHECKING, TypeGuard
@@ -13,17 +10,17 @@ _ABSENT = object()
 
 
 def is_pandas_null(value: object) -> bool:
-    """Test for ``pd.NA`` and ``pd.NaT``."""
+    """True for ``pd.NA`` and ``pd.NaT``."""
     return value is _named("NA") or value is _named("NaT")
 
 
 def is_frame(value: object) -> "TypeGuard[pd.DataFrame]":
-    """Test for a data frame."""
+    """True for a pandas data frame. False if pandas was never imported."""
     return _is_a(value, "DataFrame")
 
 
 def is_series(value: object) -> "TypeGuard[pd.Series]":
-    """Test for a series."""
+    """True for a pandas series. False if pandas was never imported."""
     return _is_a(value, "Series")
 
 

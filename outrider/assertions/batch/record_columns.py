@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 EVERYTHING = "*"
-"""Among the columns that are read: all, or all of a part."""
+"""Name recorded for reads of whole records (``*``), or of a whole part (``inputs.*``)."""
 
 
 class RecordColumns:
-    """Records of one model as columns, with their window's marks.
+    """Columns of one model's records, and the marks of a window view.
 
-    All that reads a batch.
+    Base class of :class:`Batch` with all methods that read.
     """
 
     __slots__ = ("_cache", "_is_last", "_is_new", "_reads", "_runs", "_shared", "_table", "_window", "model")
@@ -35,14 +35,14 @@ class RecordColumns:
         self._cache: dict[str, Any] = {}
         self._shared: dict[str, NDArray[Any]] = {}
         self._reads: set[str] | None = None
-        """Where the names of the columns go that are read; None where nobody asks."""
+        """Set that collects the names of the columns that are read; None: not recorded."""
         self._is_new: NDArray[np.bool_] | None = None
         self._is_last: NDArray[np.bool_] | None = None
         self._window: Window | Group | None = None
         self._runs: NDArray[np.int64] | None = None
 
     def to_ipc(self) -> bytes:
-        """Arrow IPC stream of one record batch; model in the schema's metadata."""
+        """Arrow IPC stream of one record batch. The schema's metadata names the model."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self._table.schema) as writer:
             writer.write_batch(self._table)
@@ -56,7 +56,7 @@ class RecordColumns:
         return self._table
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Columns under full names, tensors one numpy array per row."""
+        """Columns by full name as a frame. Tensors become one numpy array per row."""
         import pandas as pd
 
         if self._reads is not None:
@@ -64,9 +64,10 @@ class RecordColumns:
         return pd.DataFrame({name: self._values(name) for name in self.names})
 
     def to_records(self) -> list[dict[str, Any]]:
-        """Nested dictionaries that JSON can carry, as :meth:`Batch.from_records` takes them.
+        """Records as nested dictionaries that JSON can carry.
 
-        Nulls are left out, and so are NaN and infinities, which JSON cannot say (inside a tensor: None).
+        :meth:`Batch.from_records` reads them. Nulls, NaN and infinities are left out; inside a tensor they
+        become None.
         """
         columns = {name: plain(self.arrow(name), name) for name in self.names}
         records: list[dict[str, Any]] = []
@@ -97,7 +98,7 @@ class RecordColumns:
         return list(self._table.schema.names)
 
     def has(self, name: str) -> bool:
-        """True where a column of that full name exists."""
+        """True if the batch has a column of that full name."""
         if self._reads is not None:
             self._reads.add(name)
         return name in self._table.schema.names
@@ -120,13 +121,13 @@ class RecordColumns:
         name
             Full name, such as ``inputs.age``.
         null
-            What stands for a null. Without it floats show NaN, texts None, and integer or boolean
-            columns with nulls raise ValueError.
+            Replacement for nulls. Without it float columns show NaN, text columns None, and integer or
+            boolean columns with nulls raise ValueError.
 
         Raises
         ------
         KeyError
-            If there is no such column; the message lists what there is.
+            If there is no such column; the message lists the columns.
         """
         key = name if null is ... else f"{name}\0{null!r}"
         values: NDArray[Any] | None = self._cache.get(key)
@@ -151,10 +152,10 @@ class RecordColumns:
         return self._table.column(index)
 
     def field(self, name: str) -> NDArray[np.object_]:
-        """Values of a field, from its column or the rare fields.
+        """Values of a field, also of one without its own column.
 
-        Fields that came seldom, beyond the columns that a model may have, share the JSON column
-        ``attrs.__rest__`` (or ``inputs.``, ``outputs.``, ``label.``). None where there is no value.
+        A model has a limited number of columns; fields beyond them share the JSON column ``attrs.__rest__``
+        (or ``inputs.``, ``outputs.``, ``label.``). None if there is no value.
 
         Examples
         --------
@@ -186,14 +187,14 @@ class RecordColumns:
 
     @property
     def by_replica(self) -> NDArray[np.bool_]:
-        """Mask (rows,) of replica answers, where production said none."""
+        """Mask (rows,) of answers by a replica, where production gave none."""
         if not self.has("by_replica"):
             return np.zeros(self.rows, dtype=np.bool_)
         return self.column("by_replica", null=False)
 
     @property
     def inputs(self) -> "pd.DataFrame":
-        """Columns ``inputs.*`` as a frame of one's own (copy on write)."""
+        """Columns ``inputs.*`` as a frame that may be changed (copy on write)."""
         return self._frame("inputs")
 
     @property
@@ -213,26 +214,25 @@ class RecordColumns:
 
     @property
     def is_new(self) -> NDArray[np.bool_]:
-        """Mask of the records to judge, not a window's context rows."""
+        """Mask (rows,) of the records to judge. False for context rows of a window."""
         return np.ones(self.rows, dtype=np.bool_) if self._is_new is None else self._is_new
 
     @property
     def has_context(self) -> bool:
-        """True for window views, where ``is_new`` marks rows to judge."""
+        """True for window views, where ``is_new`` marks the rows to judge."""
         return self._is_new is not None
 
     @property
     def is_last(self) -> NDArray[np.bool_]:
-        """Mask of the last records of entities or groups in a window."""
+        """Mask (rows,) of the last record of each entity or group."""
         return np.zeros(self.rows, dtype=np.bool_) if self._is_last is None else self._is_last
 
     def previous_rows(self, steps: int = 1) -> NDArray[np.intp]:
-        """Row of the same entity's record ``steps`` before.
+        """Row of the same entity's record ``steps`` earlier, shape (rows,).
 
-        -1 without one; shape (rows,).
-
-        In a view the entity is what its window's ``by`` says, and what lies beyond the window's ``rows`` or
-        ``seconds`` is not there; elsewhere it is the column ``entity``. Records without one have none before.
+        -1 if there is none. In a view the entity is the window's column ``by``, and records outside the
+        window's ``rows`` or ``seconds`` count as absent; otherwise the entity is the column ``entity``.
+        Records without an entity have no earlier one.
         """
         if steps < 1:
             raise ValueError(f"steps must be >= 1, got {steps}")
@@ -243,13 +243,13 @@ class RecordColumns:
         return rows
 
     def previous(self, name: str, steps: int = 1, null: object = ...) -> NDArray[Any]:
-        """Value of a column in the same entity's record ``steps`` before.
+        """Value of a column in the same entity's record ``steps`` earlier.
 
         Parameters
         ----------
         null
-            What stands where there is no such record, or it holds a null. Without it floats show NaN, texts
-            None and times NaT; integer and boolean columns raise ValueError.
+            Value if there is no such record, or it holds a null. Without it floats show NaN, texts None and
+            times NaT; integer and boolean columns raise ValueError.
 
         Examples
         --------
@@ -276,11 +276,10 @@ class RecordColumns:
         return found
 
     def groups(self, name: str) -> Iterator[tuple[Any, NDArray[np.intp]]]:
-        """Distinct values of a column with their row numbers.
+        """Distinct values of a column in order, each with its row numbers.
 
-        In order; null is a value (None) too.
-
-        In a view, records without a value in the column that names the entity are a group each.
+        Null is a value too (None). In a view, records without an entity are one group each if the column
+        names the entity.
         """
         import pandas as pd
 
@@ -296,11 +295,10 @@ class RecordColumns:
             yield (None if pd.isna(value) else value), rows
 
     def content_digests(self) -> NDArray[np.uint64]:
-        """One hash per record of all that its sender said.
+        """Hash (uint64) per record of its content, shape (rows,).
 
-        Equal for a repeat, whatever the block's schema.
-
-        Leaves out ``id``, ``received`` and a ``ts`` that was only the time of receipt.
+        Equal if the same record is sent again, even in a block of another schema: ``id``, ``received``, and a
+        ``ts`` that was only the time of receipt are left out.
         """
         total = np.zeros(self.rows, dtype=np.uint64)
         for name in self.names:
@@ -313,7 +311,7 @@ class RecordColumns:
         return total
 
     def _within_reach(self, rows: NDArray[np.intp], steps: int) -> NDArray[np.intp]:
-        """``rows`` without those that the window does not promise to be there, -1 in their place."""
+        """``rows``, with -1 for rows outside the reach of the window."""
         if not isinstance(self._window, Window):
             return rows
         if steps >= self._window.capacity:
@@ -325,7 +323,7 @@ class RecordColumns:
         return rows
 
     def _run_codes(self) -> NDArray[np.int64]:
-        """Number of each row's entity; records without one get a number of their own each."""
+        """Entity index of each row; each record without an entity gets an index of its own."""
         if self._runs is not None:
             return self._runs
         by = "entity" if self._window is None else self._window.by
@@ -353,7 +351,7 @@ class RecordColumns:
 
         key = f"{part}\0frame"
         if key not in self._cache:
-            reads, self._reads = self._reads, None  # which of them are looked at, nobody knows
+            reads, self._reads = self._reads, None  # which of them are used is unknown
             if reads is not None:
                 reads.add(f"{part}.{EVERYTHING}")
             names = [name for name in self.names if name.startswith(f"{part}.")]
@@ -367,7 +365,7 @@ class RecordColumns:
 
 
 def _earlier(codes: NDArray[np.int64], steps: int) -> NDArray[np.intp]:
-    """Row ``steps`` before with the same code, -1 where there is none."""
+    """Row with the same code, ``steps`` earlier; -1 if there is none."""
     order = np.arange(len(codes))
     if (codes[1:] < codes[:-1]).any():
         order = np.argsort(codes, kind="stable")
@@ -379,7 +377,7 @@ def _earlier(codes: NDArray[np.int64], steps: int) -> NDArray[np.intp]:
 
 
 def _member(text: str | None, field: str) -> Any:
-    """Member of a JSON object, None where there is none."""
+    """Value of a field of a JSON object; None if absent."""
     try:
         found = None if text is None else json.loads(text)
     except (ValueError, RecursionError):

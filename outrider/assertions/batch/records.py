@@ -12,7 +12,7 @@ from .columns import is_tensor
 class RecordMapping(Mapping[str, Any]):
     """Record as a read-only mapping of full column names to values.
 
-    Numbers, texts and times are Python's own, a null is None, a tensor is a read-only numpy array.
+    Numbers, texts and times are Python objects, a null is None, a tensor is a read-only numpy array.
     """
 
     __slots__ = ("_columns", "_row")
@@ -32,7 +32,7 @@ class RecordMapping(Mapping[str, Any]):
 
 
 class Columns(dict[str, Any]):
-    """Values of a batch by column, made at a record's first read."""
+    """Columns of a batch as Python values, converted at the first read."""
 
     def __init__(self, batch: Batch) -> None:
         super().__init__()
@@ -54,6 +54,6 @@ class Columns(dict[str, Any]):
 
 
 def records(batch: Batch) -> Iterator[RecordMapping]:
-    """Every record of a batch in turn."""
+    """Iterate over the records of a batch."""
     columns = Columns(batch)
     return (RecordMapping(columns, row) for row in range(batch.rows))

@@ -1,4 +1,4 @@
-"""Columns that every batch has, their order, and how two schemas differ."""
+"""Columns of all batches, their order, and how two schemas differ."""
 
 import hashlib
 from collections.abc import Iterable
@@ -21,23 +21,23 @@ SYSTEM: dict[str, pa.DataType] = {
     "partial": pa.bool_(),
 }
 MARKS: dict[str, pa.DataType] = {"by_replica": pa.bool_()}
-"""System columns that only some batches have."""
+"""System columns that only some batches have, with their types."""
 PARTS = ("inputs", "outputs", "label", "attrs")
 REST = "__rest__"
-"""Field of each part that holds its rare fields, as one JSON object."""
+"""Field of each part (``inputs``, ``outputs`` …) that holds its rare fields as one JSON object."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MODEL_KEY = b"outrider.model"
-"""Key of the model's name in the schema's metadata."""
+"""Key of the model's name in the Arrow schema's metadata."""
 
 
 def schema_digest(schema: pa.Schema) -> str:
-    """Digest of column names and types, independent of metadata."""
+    """Digest of column names and types; metadata do not matter."""
     text = "\n".join(f"{field.name}:{field.type}" for field in schema)
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def canonical_order(names: Iterable[str]) -> list[str]:
-    """Full column names as every batch orders them."""
+    """Full column names in the order that all batches use."""
     given, system = set(names), [*SYSTEM, *MARKS]
     return [
         *(name for name in system if name in given),
@@ -46,20 +46,20 @@ def canonical_order(names: Iterable[str]) -> list[str]:
 
 
 def is_part(name: str) -> bool:
-    """Tell full names of fields, such as ``inputs.age``."""
+    """True for full names of fields, such as ``inputs.age``."""
     part, _, field = name.partition(".")
     return part in PARTS and bool(field)
 
 
 def ordered_table(columns: dict[str, pa.Array], metadata: dict[bytes, bytes] | None) -> pa.RecordBatch:
-    """Record batch of full column names in the order of every batch."""
+    """Record batch of columns by full name, in canonical order."""
     names = canonical_order(columns)
     schema = pa.schema([pa.field(name, columns[name].type) for name in names], metadata=metadata)
     return pa.RecordBatch.from_arrays([columns[name] for name in names], schema=schema)
 
 
 def canonical_table(arrays: dict[str, pa.Array], rows: int, model: str) -> pa.RecordBatch:
-    """Record batch of every system column, parts ordered: equal fields concatenate."""
+    """Record batch with all system columns, parts in order. Tables with equal fields can be concatenated."""
     arrays.setdefault("received", pa.repeat(pa.scalar(EPOCH, TIME), rows))
     defaults = {
         "id": lambda: pa.array(np.arange(rows)).cast(pa.string()),
@@ -83,7 +83,7 @@ def _part_order(name: str) -> tuple[int, str]:
 
 
 def check_same(first: pa.Schema, other: pa.Schema) -> None:
-    """Raise SchemaMismatch on the first column that differs."""
+    """Raise SchemaMismatch if the schemas differ; names the first column."""
     if first.equals(other):
         return
     for name in dict.fromkeys([*first.names, *other.names]):

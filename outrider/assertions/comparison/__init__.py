@@ -1,4 +1,4 @@
-"""Comparison of answers with labels and with another version, and its verdict."""
+"""Comparison of answers with labels and between two versions, and its verdict."""
 
 from .comparison import DELTA_EDGES, PairedAnswers, StreamComparison, one_of_each, taken_back
 

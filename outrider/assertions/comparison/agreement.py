@@ -1,10 +1,8 @@
-"""Agreement of two models on the same records, beyond their own noise.
+"""Agreement of two models on the same records, net of self-disagreement.
 
-Noise is how often a model disagrees with itself when asked again.
-
-A model that answers twice does not always say the same: kernels round differently in batches of another
-shape, and some models draw their answers. So on a random share of the records both models are asked again.
-Two models differ beyond noise as far as they differ from each other oftener than from themselves.
+Asked twice, a model may answer differently: kernels round differently in batches of another shape, and some
+models sample their answers. So both models answer a random share of the records a second time. The net
+difference of two models is how much more often they differ from each other than from themselves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,39 +18,41 @@ from outrider.assertions.statistics.rate_sequence import RateSequence
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Measure = str
-"""What is compared of two answers; see :mod:`~outrider.assertions.comparison.differences`."""
+"""Name of a measure: the aspect in which two answers are compared (``label``, ``score``, ``words`` …)."""
 PROPERTIES: tuple[Measure, ...] = ("refusal", "language", "length", "structure", "tools", "arguments")
-"""Properties of a text, or of the calls of tools beside it: :mod:`.text_properties`."""
+"""Properties of a text or of its tool calls that are compared like classes; see :mod:`.text_properties`."""
 EMBEDDING: Measure = "embedding"
-"""Distance of vectors of texts, where it was declared to say that they agree."""
+"""Distance of text embeddings, compared where the user declared that embeddings must agree."""
 Verdict = Literal["same", "close", "different", "undecided"]
 ITEMS = 64
-"""Items of a text that ``words`` tells a share of: one counts alike in all texts that are no longer."""
+"""Smallest text length, in items, by which measure ``words`` divides: one item weighs the same in all shorter
+texts."""
 MOST_SLICES = 12
-"""Slices that are looked at, in order of appearance; the error of all of them together is bounded."""
+"""Maximum number of slices compared, in order of appearance; their error is bounded jointly."""
 ERROR = 0.05
 """Probability that any interval of a comparison is ever wrong."""
 PART_OF_EXCESS = 0.25
-"""Part of the error for the bounds of :func:`excess`; the rest is that of the rates."""
+"""Share of the error spent on the bounds of :func:`excess`; the rest goes to the three rates."""
 EVERYTHING = ""
 """Name of the slice of all records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Sight of a measure.
+    """Properties of a measure that its bounds depend on.
 
     Attributes
     ----------
     least
-        The least that :func:`excess` can be: being equal is transitive, being near is not.
+        Smallest possible value of :func:`excess`: -0.5 if "equal" is transitive, -1.0 for a tolerance, which
+        is not.
     items
-        Items of an answer that one exchanged is a part of; 1 for a yes/no measure.
+        Number of items that one exchanged item is a part of; 1 for a yes/no measure.
     is_exact
-        Whether only answers that are equal are known to say the same: a change may sit just in those that
-        vary, so noise is not taken off where a difference is ruled out.
+        Whether only equal answers count as the same. A change may then lie in the answers that vary, so
+        self-disagreement is not subtracted from the upper bound of the difference.
     hidden
-        Share of answers in which a change would not show, in [0, 1]: they may all have changed.
+        Share of answers in which a change would go unnoticed, in [0, 1]; they count as possibly changed.
     """
 
     least: float = -1.0
@@ -62,9 +62,9 @@ class Terms:
 
 
 def terms_of(measure: Measure, *, is_declared: bool = False, hidden: float = 0.0) -> Terms:
-    """Terms of a measure, declared to have to agree or not.
+    """Bound-relevant properties of a measure.
 
-    ``hidden`` is that of an embedding.
+    ``is_declared``: the user declared that texts must agree in it; ``hidden`` is used for embeddings.
     """
     if measure == EMBEDDING:
         return Terms(hidden=hidden)
@@ -76,10 +76,7 @@ def terms_of(measure: Measure, *, is_declared: bool = False, hidden: float = 0.0
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Share of records, with bounds that hold at all times together.
-
-    ``rows`` counts the records that the share rests on.
-    """
+    """Share of ``rows`` records, with bounds valid at all times together."""
 
     value: float
     low: float
@@ -89,21 +86,21 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Agreement of two models in one respect, on one slice.
+    """Agreement of two models by one measure on one slice.
 
     Attributes
     ----------
     raw
-        Records on which they agree, as they answered.
+        Share of records on which they agree, self-disagreement included.
     noise, challenger_noise
-        Records on which the champion differs from itself, and the challenger from itself.
+        Share of records on which the champion (challenger) differs from its own second answer.
     beyond
-        Records whose answers did not change, noise taken off, in [0, 1].
+        Share of records whose answers did not change after subtracting self-disagreement, in [0, 1].
     verdict
-        ``same``: no difference beyond noise is proven, and one larger than the margin is ruled out.
-        ``close``: a difference is proven, or noise is not known, and it is not larger than the margin.
-        ``different``: one larger than the margin is proven. ``undecided``: too few records, or too few on
-        which both were asked again.
+        ``same``: no net difference is proven, and one larger than the margin is ruled out. ``close``: a net
+        difference is proven, or self-disagreement is unknown, and it is at most the margin. ``different``: a
+        net difference larger than the margin is proven. ``undecided``: too few records, or too few with a
+        second answer.
     """
 
     raw: Share
@@ -114,7 +111,7 @@ class Agreement:
 
     @property
     def is_proven(self) -> bool:
-        """True where some difference beyond noise is proven, however small."""
+        """True if a difference beyond self-disagreement is proven, however small."""
         return self.beyond.high < 1.0
 
 
@@ -122,17 +119,7 @@ class Agreement:
 class Tally:
     """Counts of one measure on one slice.
 
-    Tallies of parts of a stream add up, in any order.
-
-    Attributes
-    ----------
-    differs
-        Records on which champion and challenger differ.
-    noise, challenger_noise
-        Of records that both were asked about again, drawn whatever the answers were: those on which the
-        champion differs from itself, and the challenger from itself.
-    beyond
-        Of the same records :func:`excess`.
+    Tallies of parts of a stream add up.
     """
 
     differs: RateSequence = field(default_factory=RateSequence)
@@ -149,7 +136,7 @@ class Tally:
         )
 
     def without(self, part: "Tally") -> "Tally":
-        """Tally of all records outside a part."""
+        """Tally of all records outside ``part``."""
         return Tally(
             self.differs.without(part.differs),
             self.noise.without(part.noise),
@@ -166,30 +153,32 @@ class Tally:
         part_of_excess: float = PART_OF_EXCESS,
         is_unweighted: bool = False,
     ) -> Agreement:
-        """Agreement with bounds that hold at all times together with ``confidence``.
+        """Agreement with bounds valid at all times together with ``confidence``.
 
-        Let A and A' be two answers of the champion to a record, B and B' two of the challenger. Beyond noise
-        they differ on e = P(A ≠ B) - ½ P(A ≠ A') - ½ P(B ≠ B') of the records. Of a record that both were
-        asked about twice, :func:`excess` has this as its mean; if both models are drawn alike, its mean is 0
-        whatever the record's own odds are. All other records tell P(A ≠ B) more sharply: both ways give
-        bounds, and the tighter ones are taken.
+        Let A and A' be two answers of the champion to a record, B and B' two of the challenger. The net
+        difference is e = P(A ≠ B) - ½ P(A ≠ A') - ½ P(B ≠ B'). On a record with second answers,
+        :func:`excess` has mean e; if both models answer with equal probabilities, its mean is 0. Records
+        without second answers bound P(A ≠ B) more tightly; both kinds give bounds, and the tighter ones are
+        used.
 
-        What is told is the share of answers that changed: e by its reach, which is what e would be had every
-        answer changed. Of a yes/no measure that is 1 - ½ P(A ≠ A') - ½ P(B ≠ B'): where noise leaves no room
-        for a difference, its bounds say nothing. It is never above P(A ≠ B), which alone bounds it where
-        noise is not known, and where what varies may be just what changed (``terms.is_exact``).
+        Reported is the share of changed answers: e divided by the value that e would have if every answer had
+        changed. For a yes/no measure that is 1 - ½ P(A ≠ A') - ½ P(B ≠ B'): where self-disagreement leaves no
+        room for a difference, the bounds are trivial. The share is at most P(A ≠ B), which is the only bound
+        where self-disagreement is unknown, and where the varying answers may be the changed ones
+        (``terms.is_exact``).
 
-        The bounds are betting martingales, so one may look after every block and stop at any time; the four
-        share the error.
+        The bounds are betting martingales, valid after each block and at any stopping time; the four share
+        the error.
 
         Parameters
         ----------
         margin
-            Share of records on which answers may have changed and still count as close, in [0, 1].
+            Share of changed answers up to which models count as close, in [0, 1].
         terms
-            Of the measure; default: those of ``score``.
+            Properties of the measure; default: those of ``score``.
         part_of_excess
-            Part of the error for the bounds of :func:`excess`, in (0, 1); the other three share the rest.
+            Share of the error spent on the bounds of :func:`excess`, in (0, 1); the three rates share the
+            rest.
         is_unweighted
             Whether all records are known to weigh 1; see :meth:`DifferenceSequence.interval`.
 
@@ -232,7 +221,7 @@ class Tally:
         return Agreement(raw, noise, other, beyond, _verdict(lower, upper, margin, self.beyond.rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {
             "differs": self.differs.to_dict(),
             "noise": self.noise.to_dict(),
@@ -242,7 +231,7 @@ class Tally:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Tally from the state that :meth:`to_dict` returned; empty from empty."""
+        """Inverse of :meth:`to_dict`. An empty mapping gives an empty object."""
         return cls(
             RateSequence.from_dict(state.get("differs", {})),
             RateSequence.from_dict(state.get("noise", {})),
@@ -252,31 +241,29 @@ class Tally:
 
 
 def _verdict(low: float, high: float, margin: float, asked_twice: int) -> Verdict:
-    """Word for the bounds of a difference beyond noise; *different* only beyond the margin."""
+    """Verdict from the bounds of the net difference; ``different`` only if it exceeds the margin."""
     if high <= margin:
         return "same" if low <= 0.0 and asked_twice else "close"
     return "different" if low > margin else "undecided"
 
 
 def _by(value: float, reach: float) -> float:
-    """Share of answers that changed, in [0, 1], of a difference beyond noise."""
+    """Share of changed answers, in [0, 1], of a net difference: ``value / reach``, at most 1."""
     return value / reach if value < reach else float(value > 0.0)
 
 
 def excess(cross: Sequence[Bools | Floats], own: Bools | Floats, other: Bools | Floats) -> Floats:
-    """Difference between two models beyond their own noise, record by record.
+    """Net difference between two models, record by record, in [-1, 1].
 
-    In [-1, 1].
-
-    The mean over the four pairs of an answer of one with an answer of the other, less half of what each
-    differs from itself: an estimate of the energy distance between what both answer to a record.
+    The mean over the four pairs of one answer of each model, less half of each model's difference from
+    itself: an estimate of the energy distance between the models' answers to a record.
 
     Parameters
     ----------
     cross
         Whether, or how far, A and B, A and B', A' and B, A' and B' differ, in [0, 1], shape (4, rows).
     own, other
-        The same of A and A', and of B and B', shape (rows,).
+        The same between A and A', and between B and B', shape (rows,).
 
     References
     ----------
@@ -294,19 +281,18 @@ def excess(cross: Sequence[Bools | Floats], own: Bools | Floats, other: Bools | 
 
 
 def held_excess(cross: Sequence[Floats], own: Floats, other: Floats, *, one: float) -> Floats:
-    """Excess of items, bounded in each record.
+    """:func:`excess` of text items, clipped per record to reduce variance.
 
-    A record counts as one item, or as many as it varies by itself.
-
-    Four answers fall into two pairs in three ways. The nearest way bounds the excess of all three, and their
-    mean is taken off: where all four are drawn alike the ways are, too, so the mean of records stays 0.
+    A record is clipped to one item, or to as many as its own answers vary by. Four answers form two pairs in
+    three ways: the way with the smallest distance bounds the excess of all three, and their mean is
+    subtracted. If all four answers have one distribution, so have the three ways, so the expectation stays 0.
 
     Parameters
     ----------
     cross, own, other
-        As of :func:`excess`.
+        As for :func:`excess`.
     one
-        One item.
+        Weight of one item, in the unit of the distances.
 
     Examples
     --------
@@ -326,28 +312,26 @@ def held_excess(cross: Sequence[Floats], own: Floats, other: Floats, *, one: flo
 def confidence_of(group: str, measures: int) -> float:
     """Confidence of one interval such that all together reach 1 - ``ERROR``.
 
-    Half of the error is for all records, half for the slices, in equal parts (Bonferroni): what is compared
-    on one stream is dependent, and this needs no assumption on how.
+    Half of the error is for all records, half for the slices, in equal parts (Bonferroni, valid under any
+    dependence).
 
     Parameters
     ----------
     group
-        The slice; ``EVERYTHING`` for all records.
+        Name of the slice; ``EVERYTHING`` for all records.
     measures
-        In how many respects two models are compared, >= 1.
+        Number of measures compared, >= 1.
     """
     parts = measures if group == EVERYTHING else measures * MOST_SLICES
     return 1.0 - ERROR / 2 / parts
 
 
 def fails_more(one: int, other: int, *, confidence: float = 1.0 - ERROR) -> bool:
-    """Test for a higher failure rate of ``other``, from discordant records.
+    """True if a higher failure rate of ``other`` is proven.
 
-    ``one`` and ``other`` count the records that only one of the two fails; True where a higher rate is
-    proven.
-
-    Of these each falls to either side with probability 1/2 if both are equally good. The bound holds at all
-    times together, so it may be asked after every block (:class:`RateSequence`).
+    ``one`` and ``other`` count the records on which only that model fails. If both are equally good, each
+    such record falls to either side with probability 1/2. The bound holds at all times together, so it may be
+    checked after every block (:class:`RateSequence`).
 
     Examples
     --------

@@ -41,31 +41,31 @@ from .differences import (
 _Key = TypeVar("_Key")
 _Counts = TypeVar("_Counts", Tally, RateSequence)
 MOST_CLASSES = 48
-"""Classes of the champion's that are looked at among their own records, in order of appearance."""
+"""Maximum number of the champion's classes compared on their own records, in order of appearance."""
 DELTA_EDGES = 10.0 ** np.arange(-8.0, 0.5, 0.5)
-"""Edges of the classes of score distances: below 1e-8, half a decade each, and 1 or more."""
+"""Bin edges of score distances: below 1e-8, half a decade each, and 1 or more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairedAnswers:
     """Answers of two models to the same records, row by row.
 
-    Rows of a slice follow each other.
+    Records of one slice are consecutive.
 
     Attributes
     ----------
     weight
-        1 / probability of having been seen, shape (rows,).
+        1 / probability of having been captured, shape (rows,).
     slices
-        Slice of each record; "" where it has none.
+        Slice of each record; "" without one.
     asked
-        Rows that both were asked about again, in order: drawn whatever the answers are.
+        Rows, ascending, that both models answered a second time; drawn independently of the answers.
     again, challenger_again
-        What they answered then, row by row of ``asked``; None where nobody was asked.
+        Second answers of champion and challenger, row by row of ``asked``; None if there are none.
     more_slices
-        Slices by further attributes, each as ``slices``, with names of their own.
+        Slices by further attributes, each as ``slices``, with distinct names.
     entities
-        Conversation of each record, "" where it stands alone; none at all if every record does.
+        Conversation of each record, "" for a single record; empty if all records are single.
     """
 
     champion: Batch
@@ -79,7 +79,7 @@ class PairedAnswers:
     entities: Sequence[str] = ()
 
     def take(self, rows: NDArray[np.intp]) -> "PairedAnswers":
-        """Some of the records, in ascending order."""
+        """Subset of the records, at ascending row numbers."""
         place = np.full(self.champion.rows, -1, dtype=np.intp)
         place[rows] = np.arange(len(rows))
         kept = np.flatnonzero(place[self.asked] >= 0)
@@ -97,25 +97,10 @@ class PairedAnswers:
             [self.entities[row] for row in rows.tolist()] if len(self.entities) else (),
         )
 
-    def asked_anew(self, is_fresh: Bools) -> "PairedAnswers":
-        """Pair without the second answers that a cache gave.
-
-        ``is_fresh`` says of each row of ``asked`` if both models answered anew. Whether a cache answers must
-        not depend on the answer: the noise of the fresh rows stands for all.
-        """
-        kept, again, other = np.flatnonzero(is_fresh), self.again, self.challenger_again
-        return replace(
-            self,
-            asked=self.asked[kept],
-            again=None if again is None else again.take(kept),
-            challenger_again=None if other is None else other.take(kept),
-        )
-
     def declared_steady(self, *, champion: bool = True, challenger: bool = False) -> "PairedAnswers":
-        """Pair whose models are declared to repeat every answer.
+        """Pair whose first answers also serve as second answers.
 
-        A model that is not declared must have been asked again, on the rows of ``asked``; where both are
-        declared these are all rows.
+        For models declared to be deterministic; the other model needs second answers on ``asked``.
         """
         asked = np.arange(self.champion.rows, dtype=np.intp) if champion and challenger else self.asked
         return replace(
@@ -128,22 +113,21 @@ class PairedAnswers:
 
 @dataclass(frozen=True, slots=True)
 class StreamComparison:
-    """Comparison of two models' answers to a stream.
-
-    Comparisons of parts add up, in any order.
+    """Comparison of two models on a stream; comparisons of parts add up.
 
     Attributes
     ----------
     tallies
         By measure and slice; slice "" is all records.
     apart, noise_apart
-        Records by distance of scores (:data:`DELTA_EDGES`), of both models and of the champion from itself.
+        Number of records by score distance (:data:`DELTA_EDGES`): between the models, and between two answers
+        of the champion.
     entities
-        Hashes of the conversations that have been counted.
+        Hashes of the conversations already counted.
     classes
-        By class of the champion's answers, those records alone: A ≠ B less A ≠ A', given A.
+        Tally by the champion's class, on records of that class only: P(A ≠ B) less P(A ≠ A'), given A.
     held
-        By measure of what was declared to have to agree: the champion's answers that hold any of it.
+        By measure that was declared to have to agree: share of the champion's answers that contain it.
     """
 
     tallies: Mapping[tuple[Measure, str], Tally] = field(default_factory=dict)
@@ -166,19 +150,19 @@ class StreamComparison:
     ) -> Self:
         """Comparison of some records.
 
-        Records of one conversation are alike, so a conversation counts once: with one record, drawn by a hash
-        of its id among those that came first together. No answer decides on it, so what counts is independent
-        however alike the turns are, and the bounds are those of conversations.
+        Turns of one conversation are dependent, so each conversation counts with one record: the one with the
+        smallest hash of its id among those that arrived first. Counted records are thus independent, and no
+        answer influences the choice.
 
         Parameters
         ----------
         slices
-            Slices that are known already, in order of appearance: with those of these records at most
-            ``most_slices`` are looked at.
+            Known slices in order of appearance; together with those of these records at most ``most_slices``
+            are compared.
         entities
-            Conversations that have been counted already.
+            Conversations already counted.
         classes
-            Classes that are known already, as slices.
+            Known classes in order of appearance.
         """
         known = entities
         if len(pair.entities):
@@ -195,10 +179,10 @@ class StreamComparison:
         readings = _Readings(ruler)
         for measure in both:
             once = _Subjects.of(measure, one, pair.weight, (pair.slices, *pair.more_slices), ruler)
-            said = readings.of(measure, one)
-            apart = said.differs(readings.of(measure, two))
+            reading = readings.of(measure, one)
+            apart = reading.differs(readings.of(measure, two))
             if measure in must:
-                held[measure] = RateSequence.of(said.items > 0.0, pair.weight)
+                held[measure] = RateSequence.of(reading.items > 0.0, pair.weight)
             four = None if twice is None else twice.compared(measure)
             for name in [EVERYTHING, *looked_at]:
                 here = once.of_slice(name)
@@ -217,7 +201,7 @@ class StreamComparison:
         return replace(found, apart=_classes(deltas(one, two, ruler)), noise_apart=_classes(noise))
 
     def __add__(self, other: "StreamComparison") -> "StreamComparison":
-        """Comparison of both parts.
+        """Sum of two parts.
 
         Raises
         ------
@@ -250,13 +234,13 @@ class StreamComparison:
 
     @property
     def respects(self) -> int:
-        """Measures that share the error, classes among their own records as one."""
+        """Number of tests that share the error. The measures, plus one for classes on their own records."""
         return len(self.measures) + ("label" in self.measures)
 
     def agreements(self, *, margin: float, agree: Sequence[str] = ()) -> dict[tuple[Measure, str], Agreement]:
-        """Agreement by measure and slice, with simultaneous anytime bounds.
+        """Agreement by measure and slice, with bounds valid at all times together.
 
-        ``agree`` is what of texts was declared to have to agree.
+        ``agree`` lists what the texts were declared to have to agree in.
         """
         measures, must = self.respects, declared(agree)
         found = {}
@@ -271,14 +255,14 @@ class StreamComparison:
         return found
 
     def sees(self, measure: Measure, margin: float) -> bool:
-        """True where the champion's answers hold a declared part.
+        """True if enough of the champion's answers contain a declared part.
 
-        More of them than the margin: a change of fewer would not show.
+        More than a share ``margin``; otherwise a change of that part could go unnoticed.
         """
         return measure not in self.held or self.held[measure].rate > margin
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         tallies = [[*key, tally.to_dict()] for key, tally in self.tallies.items()]
         state = {"tallies": tallies, "apart": list(self.apart), "noise_apart": list(self.noise_apart)}
         state |= {"classes": {name: tally.to_dict() for name, tally in self.classes.items()}}
@@ -287,7 +271,7 @@ class StreamComparison:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Comparison from the state of :meth:`to_dict`, empty from empty."""
+        """Inverse of :meth:`to_dict`. An empty mapping gives an empty object."""
         if not state:
             return cls()
         tallies = {(measure, name): Tally.from_dict(tally) for measure, name, tally in state["tallies"]}
@@ -305,8 +289,8 @@ def _added(one: Mapping[_Key, _Counts], other: Mapping[_Key, _Counts]) -> dict[_
 
 
 def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> dict[str, Tally]:
-    """Tally of each class of the champion's first answers."""
-    said = classes_of(pair.champion, ruler)
+    """Tally by class of the champion's first answers."""
+    named = classes_of(pair.champion, ruler)
     apart = differ("label", pair.champion, pair.challenger, ruler)
     asked, again, other = pair.asked, pair.again, pair.challenger_again
     own, beyond = np.zeros(0, dtype=np.bool_), np.zeros(0)
@@ -317,8 +301,8 @@ def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> di
     else:
         asked = asked[:0]
     found = {}
-    for name in list(dict.fromkeys([*known, *said.tolist()]))[:MOST_CLASSES]:
-        here, there = said == name, said[asked] == name
+    for name in list(dict.fromkeys([*known, *named.tolist()]))[:MOST_CLASSES]:
+        here, there = named == name, named[asked] == name
         noise = RateSequence.of(own[there], pair.weight[asked][there])
         found[name] = Tally(
             RateSequence.of(apart[here], pair.weight[here]),
@@ -332,14 +316,14 @@ def _of_classes(pair: PairedAnswers, ruler: Ruler, known: Collection[str]) -> di
 def one_of_each(
     entities: Sequence[str], keys: Sequence[Any] | NDArray[Any], counted: frozenset[int]
 ) -> tuple[NDArray[np.intp], frozenset[int]]:
-    """Rows of one record per new conversation, and all conversations counted then.
+    """Rows of one record per new conversation, and the counted conversations.
 
-    Records with no conversation ("") are kept.
+    Records without a conversation ("") are all kept.
 
     Parameters
     ----------
     keys
-        Id of each record: the draw is a hash of it and the conversation.
+        Id of each record; the record is drawn by a hash of it and the conversation.
 
     Examples
     --------
@@ -369,7 +353,7 @@ def taken_back(measure: Measure, pair: PairedAnswers, ruler: Ruler) -> NDArray[n
 
 
 class _Readings:
-    """Answers as measures read them: the bags of the last measure serve the next, where they are the same."""
+    """Answers as each measure reads them; ``text`` and ``words`` share one tokenization."""
 
     def __init__(self, ruler: Ruler) -> None:
         self._ruler = ruler
@@ -385,14 +369,14 @@ class _Readings:
 
 @dataclass(frozen=True, slots=True)
 class _Subjects:
-    """Subjects of one measure: records, or pairs of records.
+    """Comparisons of one measure: single records, or pairs of records for ranks.
 
     Attributes
     ----------
     weight
-        Of each comparison, shape (comparisons,).
+        Weight of each comparison, shape (comparisons,).
     slices
-        Slice of each by attribute, None where two records are of different ones.
+        Slice of each comparison by attribute; None if the two records of a pair differ in it.
     """
 
     weight: NDArray[np.float64]
@@ -423,7 +407,7 @@ class _Subjects:
 
 @dataclass(frozen=True, slots=True)
 class _Twice:
-    """Both models' two answers to the records that they were asked about again."""
+    """First and second answers of both models, on the records that both answered twice."""
 
     champion: tuple[Batch, Batch]
     challenger: tuple[Batch, Batch]
@@ -462,7 +446,7 @@ class _Twice:
 
 @dataclass(frozen=True, slots=True)
 class _Four:
-    """Self-disagreement of each model, and what the two differ beyond it in steps of 1 / parts."""
+    """Self-disagreement of each model, and their net difference, in steps of 1 / ``parts``."""
 
     of: _Subjects
     own: Bools
@@ -471,7 +455,7 @@ class _Four:
     parts: int = PARTS
 
     def sequences(self, name: str) -> tuple[RateSequence, RateSequence, DifferenceSequence]:
-        """Noise of both models, and what they differ beyond it, on a slice."""
+        """Self-disagreement of both models, and their net difference, on a slice."""
         here = self.of.of_slice(name)
         weight = self.of.weight[here]
         return (
@@ -482,7 +466,7 @@ class _Four:
 
 
 def _rounded(values: Floats, keys: NDArray[Any]) -> Floats:
-    """Values in steps of 1 / ``ITEMS``, up or down by a hash of the record's id: the mean stays."""
+    """Values rounded to steps of 1 / ``ITEMS``, up or down by a hash of the id, which keeps the mean."""
     from pandas.util import hash_array  # pandas is slow to import
 
     draw = hash_array(np.array([f"{key} rounded" for key in keys], dtype=object), categorize=False) / 2.0**64

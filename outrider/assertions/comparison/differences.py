@@ -22,15 +22,15 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 LENGTH_TOLERANCE = 1.0
-"""Texts differ in length where one is more than twice as long: the tolerance of their binary logarithm."""
+"""Tolerance of the binary logarithm of text length: texts differ if one is more than twice as long."""
 UNKNOWN = "unknown"
-"""Language of a text that says too little of it: no other than any."""
+"""Language of a text with too little evidence; it equals every language."""
 QUANTILES = (0.05, 0.95)
-"""Of production's scores: their distance is the spread that a tolerance is a share of."""
+"""Quantiles of production's scores whose distance is the spread that tolerances refer to."""
 ROUNDING = 1e-5
-"""Constant scores are equal up to this part of theirs, as kernels round."""
+"""Relative tolerance for scores that are otherwise constant: kernels round."""
 UNORDERED: frozenset[Measure] = frozenset(("words", "facts"))
-"""Measures of items whose order means nothing."""
+"""Measures of items whose order is ignored."""
 _LABELS = ("tags",)
 _SCORES = ("value", "logprob", "score")
 _TEXTS = ("text", "answer", "content")
@@ -39,28 +39,27 @@ _VECTORS = ("probs", "embedding")
 
 @dataclass(frozen=True, slots=True)
 class Ruler:
-    """Outputs to read from answers, and tolerances for a difference.
+    """Outputs to compare, and tolerances for a difference.
 
     Attributes
     ----------
     target
-        Output that is the answer: a class, a number, or a text.
+        Output with the answer: a class, a number, or a text.
     is_text
-        Whether the target is generated text, to be compared by its words.
+        Whether the target is generated text, compared by its words.
     score_tolerance
-        Scores differ where they are farther apart than this share of ``spread``.
+        Scores differ if their distance exceeds this share of ``spread``.
     spread
-        Distance of two quantiles of production's scores; 0 where they are all alike: then equality counts,
-        up to ``ROUNDING``.
-        Fixed before it is used: :meth:`at`.
+        Distance of two quantiles of production's scores, set by :meth:`at`; 0 if they are all alike: scores
+        must then be equal up to ``ROUNDING``.
     agree
-        What of texts was declared to have to agree: ``words``, ``facts``, a path of JSON (``$.decision``),
-        classes (``classes=approved,rejected``), or ``embedding``.
+        Parts of texts that the user declared to have to agree: ``words``, ``facts``, a path of JSON
+        (``$.decision``), classes (``classes=approved,rejected``), or ``embedding``.
     reach
-        Texts differ in their embedding where their unit vectors are at least this far apart; see
+        Texts differ in their embedding if the distance of their unit vectors is at least this; see
         :class:`~.embedding_reach.EmbeddingReach`.
     top
-        Rankings differ where the order of this many best classes does.
+        Rankings differ if the order of this many best classes differs.
     """
 
     target: str = "label"
@@ -72,9 +71,9 @@ class Ruler:
     top: int = 3
 
     def at(self, answer: Batch) -> "Ruler":
-        """Ruler for scores that are spread as these.
+        """Ruler whose ``spread`` is that of these answers' scores.
 
-        Probabilities are told as they are.
+        Class probabilities keep their own scale.
 
         Examples
         --------
@@ -86,20 +85,20 @@ class Ruler:
         return replace(self, spread=spread_of(scores)) if len(scores) else self
 
     def scores(self, answer: Batch) -> Floats:
-        """Scores whose spread counts, flat; none of probabilities."""
+        """Scores whose spread counts, flattened; empty for class probabilities."""
         field = _score_field(answer, self)
         values = _numbers(answer, field) if field and field != "probs" else np.zeros(0)
         return values[np.isfinite(values)]
 
 
 def spread_of(scores: Floats) -> float:
-    """Distance of two quantiles."""
+    """Distance of the 5 % and 95 % quantiles."""
     low, high = np.quantile(scores, QUANTILES)
     return float(high - low)
 
 
 def measures_of(answer: Batch, ruler: Ruler) -> tuple[Measure, ...]:
-    """Measures that these answers allow, the deciding one first."""
+    """Measures that apply to these answers, the deciding one first."""
     found: list[Measure] = []
     if _label_field(answer, ruler):
         found.append("label")
@@ -119,14 +118,14 @@ def text_measures(ruler: Ruler) -> tuple[Measure, ...]:
 
 
 def declared(agree: Sequence[str]) -> tuple[Measure, ...]:
-    """Measures declared to have to agree."""
+    """Measures of the parts that were declared to have to agree."""
     return tuple("text" if one == "words" else one for one in agree)
 
 
 def shared_measures(first: Batch, other: Batch, ruler: Ruler) -> tuple[Measure, ...]:
-    """Measures that two models share, in outputs of one name.
+    """Measures that apply to both models, on outputs of the same name.
 
-    A function that answers a label and a score has no ``probs`` to hold against those of a module.
+    For example, ``probs`` of one model are not compared if the other has only ``label`` and ``score``.
 
     Examples
     --------
@@ -144,7 +143,7 @@ def shared_measures(first: Batch, other: Batch, ruler: Ruler) -> tuple[Measure, 
 
 
 def property_column(measure: Measure) -> str:
-    """Column of a property of texts."""
+    """Column that holds a property of the texts."""
     return f"outputs.text_{measure}"
 
 
@@ -153,16 +152,16 @@ VECTORS = property_column(EMBEDDING)
 
 
 def text_column_of(answer: Batch, ruler: Ruler) -> str:
-    """Column of the generated text; empty where there is none."""
+    """Column of the generated text; empty if there is none."""
     field = _text_field(answer, ruler)
     return f"outputs.{field}" if field else ""
 
 
 def subjects(measure: Measure, answer: Batch, ruler: Ruler) -> Rows:
-    """Rows that each comparison is of, shape (comparisons, rows of one).
+    """Row numbers of each comparison, shape (comparisons, rows per comparison).
 
-    One row each; where records are ranked by one score, two that follow each other: they differ in rank where
-    two models put them in different order.
+    One row each; two consecutive rows for ranks by one score: they differ if two models order them
+    differently.
     """
     rows = np.arange(answer.rows, dtype=np.intp)
     if measure == "rank" and _ranking(answer, ruler) == "pairs":
@@ -171,9 +170,9 @@ def subjects(measure: Measure, answer: Batch, ruler: Ruler) -> Rows:
 
 
 def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
-    """Mask of the answers that differ; symmetric.
+    """Mask of the answers that differ, shape (comparisons,); symmetric.
 
-    Shape (comparisons,), in the order of :func:`subjects`.
+    Comparisons are in the order of :func:`subjects`.
 
     Parameters
     ----------
@@ -192,35 +191,35 @@ def differ(measure: Measure, first: Batch, other: Batch, ruler: Ruler) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class AnswerReading:
-    """Answers of one model as a measure sees.
+    """Answers of one model as one measure reads them.
 
     Attributes
     ----------
     bag
-        Items of each text, of a measure of items; None for others, which read the answers themselves.
-    said
-        The same items in their order.
+        Items of each text; None for measures that read the answers themselves.
+    joined
+        The same items in their order, as one text.
     """
 
     measure: Measure
     answer: Batch
     ruler: Ruler
     bag: Any = None
-    said: NDArray[np.object_] | None = None
+    joined: NDArray[np.object_] | None = None
 
     @classmethod
     def of(cls, measure: Measure, answer: Batch, ruler: Ruler) -> "AnswerReading":
-        """Answers, read."""
+        """Answers of one model, read for a measure."""
         if not is_of_items(measure, ruler):
             return cls(measure, answer, ruler)
         kind = "text" if measure == "words" else measure
         items = [read_items(kind, text or "") for text in _texts_of(answer, _text_field(answer, ruler))]
-        said = np.empty(len(items), dtype=object)
-        said[:] = ["\0".join(each) for each in items]
-        return cls(measure, answer, ruler, bags(items), said)
+        joined = np.empty(len(items), dtype=object)
+        joined[:] = ["\0".join(each) for each in items]
+        return cls(measure, answer, ruler, bags(items), joined)
 
     def of_measure(self, measure: Measure) -> "AnswerReading":
-        """The same bags, as another measure reads them."""
+        """The same items, read by another measure."""
         return replace(self, measure=measure)
 
     @property
@@ -229,7 +228,7 @@ class AnswerReading:
         return np.asarray(self.bag.sum(axis=1), dtype=np.float64)
 
     def exchanged(self, other: "AnswerReading") -> Floats:
-        """Items in which texts differ, shape (rows,)."""
+        """Number of items by which the texts differ, shape (rows,)."""
         return exchanged(self.bag, other.bag)
 
     def differs(self, other: "AnswerReading") -> Bools:
@@ -237,8 +236,8 @@ class AnswerReading:
         measure, first, second, ruler = self.measure, self.answer, other.answer, self.ruler
         if self.bag is not None and measure in UNORDERED:
             return np.asarray(self.exchanged(other) > 0.0)
-        if self.said is not None:
-            return np.asarray(self.said != other.said, dtype=np.bool_)
+        if self.joined is not None:
+            return np.asarray(self.joined != other.joined, dtype=np.bool_)
         if measure == "label":
             field = _label_field(first, ruler)
             return _unequal(first.arrow(f"outputs.{field}"), second.arrow(f"outputs.{field}"))
@@ -263,16 +262,14 @@ class AnswerReading:
 
 
 def is_of_items(measure: Measure, ruler: Ruler) -> bool:
-    """True for a measure of the items of a text."""
+    """True for measures of the items of a text."""
     return ruler.is_text and measure != EMBEDDING and measure in text_measures(ruler)
 
 
 def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
-    """Distance of scores, shape (rows,).
+    """Distance of scores as a share of the ruler's spread, shape (rows,).
 
-    The largest over a vector, as a share of the ruler's spread.
-
-    A score that is no number is 0 from its like and infinitely far from a number.
+    For vectors the largest difference; NaN has distance 0 from NaN, infinite from a number.
     """
     field = _score_field(first, ruler)
     one, two = _numbers(first, field), _numbers(other, field)  # (rows, k)
@@ -289,16 +286,14 @@ def deltas(first: Batch, other: Batch, ruler: Ruler) -> Floats:
 
 
 def classes_of(answer: Batch, ruler: Ruler) -> NDArray[np.object_]:
-    """Class of each answer as text, empty without one."""
+    """Class of each answer as text; empty without a class."""
     found = np.empty(answer.rows, dtype=object)
     found[:] = [text or "" for text in _texts_of(answer, _label_field(answer, ruler))]
     return found
 
 
 def overlap(one: str, other: str) -> float:
-    """Share of common words of two texts, in [0, 1].
-
-    F1 of their bags of words.
+    """F1 of the word counts of two texts, in [0, 1].
 
     Examples
     --------
@@ -311,7 +306,7 @@ def overlap(one: str, other: str) -> float:
 
 
 def answer_texts(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple[str, float | None]]:
-    """Answer and score of some records, as text for people."""
+    """Answer and score of some records, as display text."""
     field = _label_field(answer, ruler) or _text_field(answer, ruler) or _score_field(answer, ruler)
     score = next((name for name in ("score", *_SCORES) if answer.has(f"outputs.{name}")), "")
     texts = _texts_of(answer.take(list(rows)), field) if field else [None] * len(rows)
@@ -321,7 +316,7 @@ def answer_texts(answer: Batch, rows: Sequence[int], ruler: Ruler) -> list[tuple
 
 
 def _score_field(answer: Batch, ruler: Ruler) -> str:
-    """Output that scores are compared by: a vector before a number; empty where there is none."""
+    """Output that scores are compared by: a vector before a number; empty if there is none."""
     own: tuple[str, ...] = (ruler.target,) if _is_number(answer, ruler.target) else ()
     names: tuple[str, ...] = (*_VECTORS, *own, *_SCORES)
     for name in names:
@@ -331,7 +326,7 @@ def _score_field(answer: Batch, ruler: Ruler) -> str:
 
 
 def _read_of(measure: Measure, answer: Batch, ruler: Ruler) -> tuple[str, ...]:
-    """Outputs that a measure reads, and their kind."""
+    """Outputs that a measure reads, and their kinds."""
     if measure == "label":
         return (_label_field(answer, ruler),)
     if is_of_items(measure, ruler):
@@ -361,7 +356,7 @@ def _text_field(answer: Batch, ruler: Ruler) -> str:
 
 
 def _ranking(answer: Batch, ruler: Ruler) -> str:
-    """``best``: of the classes of a record; ``pairs``: of records by one score; empty where there is none."""
+    """``best``: ranking of the classes of a record; ``pairs``: of records by one score; empty: no ranking."""
     if _is_vector(answer, "probs"):
         return "best" if _width(answer, "probs") > 2 else "pairs"
     field = _score_field(answer, ruler)
@@ -369,20 +364,20 @@ def _ranking(answer: Batch, ruler: Ruler) -> str:
 
 
 def _best(answer: Batch, ruler: Ruler) -> NDArray[np.intp]:
-    """The best classes in their order, shape (rows, top)."""
+    """The best classes in order, shape (rows, top)."""
     order: NDArray[np.intp] = np.argsort(-_numbers(answer, "probs"), axis=1, kind="stable")
     return order[:, : ruler.top]
 
 
 def _pair_order(answer: Batch, ruler: Ruler) -> NDArray[np.float64]:
-    """Sign of the difference within each pair of records, shape (pairs,)."""
+    """Sign of the score difference within each pair of records, shape (pairs,)."""
     values = _numbers(answer, _score_field(answer, ruler))[:, -1]
     pairs = values[: len(values) // 2 * 2].reshape(-1, 2)
     return np.nan_to_num(np.sign(pairs[:, 0] - pairs[:, 1]), nan=2.0)
 
 
 def _unequal(one: pa.Array, other: pa.Array) -> Bools:
-    """Different answers; two that are missing say the same."""
+    """Mask of the answers that differ; two missing answers are equal."""
     silent = one.is_null().to_numpy(zero_copy_only=False) & other.is_null().to_numpy(zero_copy_only=False)
     return np.asarray(~(matches(one, other) | silent))
 
@@ -393,7 +388,7 @@ def _texts_of(answer: Batch, name: str) -> list[str | None]:
 
 
 def _numbers(answer: Batch, name: str) -> Floats:
-    """A column of numbers or vectors, shape (rows, k)."""
+    """Column of numbers or vectors, shape (rows, k)."""
     column = f"outputs.{name}"
     if _is_vector(answer, name):
         return np.asarray(answer.tensor(column, null=np.nan), dtype=np.float64).reshape(answer.rows, -1)

@@ -1,4 +1,4 @@
-"""Reach of an embedding: distance at which exchanged numbers and words show."""
+"""Embedding distance from which one exchanged number or word is detected."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -16,11 +16,11 @@ Floats = NDArray[np.float64]
 Span = tuple[int, int]
 
 MOST = 256
-"""Answers that an embedding is tried on."""
+"""Maximum number of answers used to calibrate the distance."""
 LEAST = 1e-4
-"""Distance of unit vectors below which there is none: single precision is noise there."""
+"""Smallest distance of unit vectors that counts; single precision is noise below."""
 PART = 0.5
-"""Part of the smallest distance at first that is the reach: later answers may be longer."""
+"""Factor on the smallest observed distance: later answers may be longer."""
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _WORD = re.compile(rf"[{UNSPACED}]+|[^\W\d_{UNSPACED}]{{3,}}")
 _STRING = r'"(?:[^"\\]|\\.)*"'
@@ -33,26 +33,25 @@ _TRIES = 20
 
 @dataclass(slots=True)
 class EmbeddingReach:
-    """Reach of an embedding, fixed with production's first answers.
+    """Embedding distance above which two answers differ.
 
-    Two answers differ where their unit vectors are at least the reach apart: a part of the smallest distance
-    at which one exchanged number or word showed in the first answers. Of at most ``MOST`` answers it is
-    counted how many would hide an exchange: a change may sit in just these. The smallest distance, and not a
-    quantile: what a quantile leaves out are the longest answers.
+    Fixed from production's first answers: a part of the smallest distance that one exchanged number or word
+    caused. The smallest and not a quantile, which would leave out the longest answers. On at most ``MOST``
+    answers it counts those in which an exchange would stay below the distance and so go unnoticed.
 
     Parameters
     ----------
     rng
-        Of what is exchanged.
+        Chooses the words and numbers to exchange.
 
     Attributes
     ----------
     distance
-        The reach, once it is fixed; until then ``LEAST``.
+        The fixed distance; ``LEAST`` before the first answers.
     answers
-        Answers that it was tried on.
+        Number of answers tried.
     below
-        Answers of these whose exchange of a number, or of a word, stays below the reach.
+        Number of these in which an exchanged number or word stays below ``distance``.
 
     Examples
     --------
@@ -71,13 +70,13 @@ class EmbeddingReach:
 
     @property
     def hidden(self) -> float:
-        """Share of answers that would hide an exchange, 1.0 without any."""
+        """Share of answers that would hide an exchanged word, 1.0 without any."""
         return self.below / self.answers if self.answers else 1.0
 
     def exchanged(self, texts: Sequence[str]) -> list[tuple[int, str]]:
-        """Forms of texts with one number or content word exchanged.
+        """Texts with one number or content word exchanged, with their rows.
 
-        Each with its row, of as many texts as are left to try: two of a text with both, none without either.
+        At most two per text; none for a text with neither, or after ``MOST`` answers.
 
         Examples
         --------
@@ -98,12 +97,12 @@ class EmbeddingReach:
         return found
 
     def update(self, distances: Floats) -> None:
-        """Fix the reach with the first distances, and try later ones.
+        """Fix the distance with the first answers; test later answers.
 
         Parameters
         ----------
         distances
-            Of each answer from the nearest of its exchanged forms, NaN where there is no vector, shape (n,).
+            Distance of each answer from its nearest exchanged form, NaN without a vector, shape (n,).
         """
         if not self._is_fixed and len(distances):
             shown = distances[distances > LEAST]
@@ -120,7 +119,7 @@ class EmbeddingReach:
         return found
 
     def _other_word(self, word: str, text: str, others: Sequence[str]) -> str:
-        """Word of another answer that the text does not hold."""
+        """Word of another answer that ``text`` does not contain."""
         if word in _OPPOSITES:
             return _OPPOSITES[word]
         is_unspaced, here = bool(_UNSPACED.match(word)), text.casefold()
@@ -135,7 +134,7 @@ class EmbeddingReach:
 
 
 def _areas(text: str) -> list[Span]:
-    """Parts of a text that say something: of JSON its values."""
+    """Spans of a text that carry content: for JSON its values."""
     if json_of(text) is None:
         return [(0, len(text))]
     return [found.span() for found in _LEAF.finditer(text) if found["leaf"]]
@@ -146,7 +145,7 @@ def _numbers(text: str) -> list[Span]:
 
 
 def _words(text: str) -> list[Span]:
-    """Content words; in scripts without spaces each two letters in a row."""
+    """Spans of content words; in scripts without spaces each two consecutive letters."""
     return [span for area in _areas(text) for span in _words_in(text, area)]
 
 

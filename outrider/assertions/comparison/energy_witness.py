@@ -1,4 +1,4 @@
-"""Energy distance of embedded texts, held against chance at every look."""
+"""Energy distance of embedded texts, with a sequential test."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,21 +17,21 @@ from .comparison import PairedAnswers
 Floats = NDArray[np.float64]
 _BLAS = ThreadpoolController()
 KEPT = 256
-"""Pairs that the witness is made of, drawn alike from all earlier ones."""
+"""Size of the random sample of past pairs that defines the witness function."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnergyVerdict:
-    """Energy distance of two systems' texts, and its proof.
+    """Energy distance of two systems' texts, and its test.
 
     Attributes
     ----------
     distance
-        Energy distance of unit vectors, estimated from kept pairs, in [0, 4]; 0 for equal distributions.
+        Energy distance of unit vectors, estimated from the kept pairs, in [0, 4]; 0 for equal distributions.
     value, low, high
-        Mean of the witness on later pairs, in [-1, 1], with bounds that hold at every look.
+        Mean of the witness function on later pairs, in [-1, 1], with bounds valid at all times together.
     rows
-        Pairs that the witness was tried on.
+        Pairs on which the witness function was evaluated.
     """
 
     distance: float
@@ -42,11 +42,11 @@ class EnergyVerdict:
 
     @property
     def is_proven(self) -> bool:
-        """True where the texts are proven to be distributed otherwise."""
+        """True if the texts are proven to have different distributions."""
         return self.low > 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {
             "distance": self.distance,
             "value": self.value,
@@ -59,25 +59,24 @@ class EnergyVerdict:
 
 @dataclass(slots=True)
 class EnergyWitness:
-    r"""Sequential test of "both systems answer each question from one distribution".
+    """Sequential test of "both systems answer each question from one distribution".
 
     The energy distance :math:`2 E|A-B| - E|A-A'| - E|B-B'|` is the mean of :math:`g(A) - g(B)` with the
-    witness :math:`g(z) = E|z-B| - E|z-A|`. Here the witness is made of earlier pairs, then tried on the next
-    ones. Where a question's two answers are exchangeable, as they are of an equal candidate, the difference
-    is symmetric around 0 whatever came before; rounded to quarters in an odd way it stays so, and betting
-    on it wins nothing. So the bounds hold at all times together, and no permutations are needed.
+    witness function :math:`g(z) = E|z-B| - E|z-A|`. Here :math:`g` is estimated from earlier pairs and
+    evaluated on the next ones. If the two answers to a question are exchangeable, the difference is symmetric
+    around 0 given the past (also after rounding to quarters by an odd function), and no bet on it gains on
+    average. So the bounds hold at all times together, without permutations.
 
     Parameters
     ----------
     rng
-        Of the pairs that are kept.
+        Chooses the pairs that are kept.
 
     References
     ----------
     Székely and Rizzo, "Energy statistics: a class of statistics based on distances", Journal of Statistical
     Planning and Inference 2013, eq. 2.1; Shekhar and Ramdas, "Nonparametric two-sample testing by betting",
-    IEEE Transactions on Information Theory 2024, section III. Ours differ in the bets: a mixture of fixed
-    ones, on pairs.
+    IEEE Transactions on Information Theory 2024, section III. Our bets are a mixture of fixed ones, on pairs.
 
     Examples
     --------
@@ -98,12 +97,12 @@ class EnergyWitness:
     _sequence: DifferenceSequence = field(default_factory=DifferenceSequence)
 
     def update(self, one: Floats, two: Floats) -> None:
-        """Try the witness on pairs, then learn from them.
+        """Evaluate the witness function on new pairs, then sample them.
 
         Parameters
         ----------
         one, two
-            Vectors of both answers, shape (n, d); pairs with a number that is not finite are left out.
+            Vectors of both answers, shape (n, d); pairs with a non-finite number are left out.
 
         Raises
         ------
@@ -123,12 +122,12 @@ class EnergyWitness:
         self._keep(one, two)
 
     def verdict(self, confidence: float) -> EnergyVerdict:
-        """Distance so far, with bounds of the witness at all times together."""
+        """Distance so far, with bounds valid at all times together."""
         low, high = self._sequence.interval(confidence, is_unweighted=True)
         return EnergyVerdict(self._distance(), self._sequence.mean, low, high, self._sequence.rows)
 
     def _differences(self, one: Floats, two: Floats) -> Floats:
-        """Witness of one answer less that of the other, shape (n,)."""
+        """Witness function of one answer less that of the other, shape (n,)."""
         first = _apart(one, self._two).mean(axis=1) - _apart(one, self._one).mean(axis=1)
         other = _apart(two, self._two).mean(axis=1) - _apart(two, self._one).mean(axis=1)
         found: Floats = first - other
@@ -146,7 +145,7 @@ class EnergyWitness:
         return max(0.0, float(2 * between - own))
 
     def _keep(self, one: Floats, two: Floats) -> None:
-        """Keep a random sample of all pairs."""
+        """Keep a uniform random sample of all pairs (reservoir)."""
         for first, other in zip(one, two, strict=True):
             self._seen += 1
             if len(self._one) < KEPT:
@@ -157,10 +156,10 @@ class EnergyWitness:
 
 
 def pair_energies(pair: PairedAnswers, rows: NDArray[np.intp], vectors: Callable[[Batch], Floats]) -> Floats:
-    """Distance between two systems' answers less that within each, of some rows.
+    """Distance between two systems' answers less that within each, shape (rows,).
 
-    Each alone where both were asked twice; there as :func:`~.agreement.excess`, elsewhere nothing is taken
-    off. 0.0 without a vector. Shape (rows,).
+    Where both answered twice it is :func:`~.agreement.excess`; otherwise nothing is subtracted. 0.0 without a
+    vector.
     """
     one, two = (unit_vectors(vectors(side.take(rows))) for side in (pair.champion, pair.challenger))
     found: Floats = np.linalg.norm(one - two, axis=1)
@@ -175,14 +174,14 @@ def pair_energies(pair: PairedAnswers, rows: NDArray[np.intp], vectors: Callable
 
 
 def unit_vectors(vectors: Floats) -> Floats:
-    """Vectors of length 1; zeros stay zeros."""
+    """Vectors scaled to length 1; zero vectors stay zero."""
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     found: Floats = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
     return found
 
 
 def _apart(one: Floats, two: Floats) -> Floats:
-    """Distance of each of one side from each of the other, shape (n, m)."""
+    """Pairwise distances, shape (n, m)."""
     with _BLAS.limit(limits=1):  # on busy cores its threads spin, and wait 30 times the product's own time
         products = one @ two.T
     squares = (one**2).sum(axis=1)[:, None] + (two**2).sum(axis=1)[None, :] - 2.0 * products
@@ -191,6 +190,6 @@ def _apart(one: Floats, two: Floats) -> Floats:
 
 
 def _scale(differences: Floats) -> float:
-    """Difference that counts as 1: twice the usual size of those that are none."""
+    """Difference that is scaled to 1: twice the root mean square of the nonzero differences."""
     there = differences[np.abs(differences) > 1e-9]
     return 2.0 * float(np.sqrt((there**2).mean())) if len(there) else 1.0

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 CLASSES = "classes="
 WIDTH = 512
-"""Places of a hashed bag of items."""
+"""Length of a hashed bag-of-items vector."""
 _FENCED = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?```\s*\Z", re.DOTALL)
 _COLUMNS = np.uint64(2**31 - 1)
 
 
 def checked_agree(agree: Iterable[str]) -> tuple[str, ...]:
-    """Declaration of parts that have to agree, checked.
+    """Check the declaration of the parts that have to agree.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def checked_agree(agree: Iterable[str]) -> tuple[str, ...]:
 
 
 def json_of(text: str) -> Any:
-    """Object or list of a text in JSON; None of others."""
+    """Object or list if a text is JSON; None otherwise."""
     stripped = text.strip()
     if stripped[:1] not in ("{", "[", "`"):
         return None
@@ -64,9 +64,9 @@ def json_of(text: str) -> Any:
 
 
 def items_of(text: str) -> list[str]:
-    r"""Words of a text, or leaves of JSON with their paths.
+    """Words of a text, or leaves of JSON with their paths.
 
-    The order of keys means nothing; the text "1" is another leaf than the number.
+    The order of keys is ignored; the text "1" and the number 1 are different leaves.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def items_of(text: str) -> list[str]:
 
 
 def texts_at(path: str, text: str) -> list[str]:
-    """Leaves of JSON below a path; all words of other texts.
+    """Leaves of JSON below a path, or all words of other texts.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def classes_in(classes: str, text: str) -> list[str]:
 
 
 def read_items(kind: str, text: str) -> list[str]:
-    """Items of a kind: ``text``, ``facts``, a path of JSON, or classes."""
+    """Items of one kind: ``text``, ``facts``, a path of JSON, or classes."""
     if kind == "text":
         return items_of(text)
     if kind == "facts":
@@ -121,7 +121,7 @@ def read_items(kind: str, text: str) -> list[str]:
 
 
 def bags(items: Sequence[Sequence[str]]) -> "csr_array[Any, tuple[int, int]]":
-    """Counts of each text's items by hash, shape (texts, hashes)."""
+    """Item counts of each text, hashed, shape (texts, hashes)."""
     from pandas.util import hash_array  # slow to import
     from scipy.sparse import csr_array
 
@@ -134,12 +134,12 @@ def bags(items: Sequence[Sequence[str]]) -> "csr_array[Any, tuple[int, int]]":
 
 
 def exchanged(one: "csr_array[Any, tuple[int, int]]", other: "csr_array[Any, tuple[int, int]]") -> Floats:
-    """Items in which bags differ; a missing one is half."""
+    """Number of items in which bags differ. An item missing on one side counts half."""
     return np.asarray(abs(one - other).sum(axis=1), dtype=np.float64) / 2
 
 
 def hashed_bags(texts: Sequence[str]) -> Floats:
-    """Bags of items, hashed to ``WIDTH`` places, shape (texts, places)."""
+    """Item counts hashed to ``WIDTH`` columns, shape (texts, WIDTH)."""
     counts = bags([items_of(text) for text in texts]).tocoo()
     found = np.zeros((len(texts), WIDTH))
     row, column = counts.coords

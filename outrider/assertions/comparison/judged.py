@@ -1,4 +1,4 @@
-"""Judgements of a judge, corrected by labels drawn at random."""
+"""Verdicts of an LLM judge, corrected by randomly drawn human labels."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from .verdict import ERROR, PARTS
 Floats = NDArray[np.float64]
 Preference = Literal["worse", "better", "no difference shown", "no verdict"]
 TRUST = np.array([0.0, 0.5, 1.0])
-"""How far a bet trusts the judge: 0 rests on labels alone."""
+"""Weights t of the judge in the bets; 0 uses labels alone."""
 STAKES: Floats = 0.9 * np.exp2(-np.arange(8, dtype=np.float64))
 SMALLEST_CHANCE = 0.001
 _NEAR = 1e-9
@@ -22,15 +22,15 @@ _GRID = np.linspace(-1.0, 1.0, 2001)
 
 @dataclass(frozen=True, slots=True)
 class JudgedVerdict:
-    """Verdict of a judge that labels correct.
+    """Preference between two systems' answers, judged and corrected by labels.
 
     Attributes
     ----------
     value, low, high
-        Mean of which answer is better, 1 where the candidate's always is and -1 where production's; the
-        bounds hold at all times.
+        Mean preference, 1 if the candidate's answer is always better, -1 if production's is; the bounds hold
+        at all times together.
     records, labels
-        Judged records, and those of them with a label.
+        Judged records, and those with a label.
     """
 
     direction: Preference
@@ -43,21 +43,22 @@ class JudgedVerdict:
 
 @dataclass(frozen=True, slots=True)
 class JudgedPairs:
-    r"""Judgements on pairs of answers, some of them with a label.
+    r"""Preferences of a judge on pairs of answers, some with a label.
 
     Judgement and label are 1 where the candidate's answer is better, -1 where production's is, 0 for a tie;
-    judged in both orders, their mean. Each record was drawn for a label with a chance that was fixed
-    before its label was known, and is passed when that label is in. Of record i,
+    judged in both orders, the mean counts. Each record was drawn for labelling with a probability fixed
+    before its label was known; add it once the label is known. Of record i,
 
     .. math:: x_i = t j_i + (l_i - t j_i) \, a_i / p_i
 
-    has the mean of the labels, however wrong the judge: a is 1 where a label was asked for, p its chance.
-    Bets on it bound that mean, at all times; they are mixed over stakes and over the trust t.
+    has the mean of the labels, however wrong the judge: a is 1 if record i was drawn for labelling, p its
+    probability. Bets on it bound that mean at all times together; they are mixed over stakes and over the
+    weight t of the judge.
 
     Parameters
     ----------
     counts
-        Records by judgement, label (None without) and chance. Parts add up, in any order.
+        Number of records by judgement, label (None without) and probability. Parts add up, in any order.
 
     References
     ----------
@@ -83,7 +84,7 @@ class JudgedPairs:
 
     @classmethod
     def of(cls, judged: Floats, labels: Floats, chance: Floats) -> Self:
-        """Judgements on some records.
+        """Preferences on some records.
 
         Parameters
         ----------
@@ -92,7 +93,8 @@ class JudgedPairs:
         labels
             In [-1, 1]; NaN where the record was not drawn, shape (rows,).
         chance
-            Of being drawn for a label, shape (rows,); 0 where no labels are asked for: those only count.
+            Probability of being drawn for labelling, shape (rows,); 0 if no label may be drawn: such records
+            are only counted.
 
         Raises
         ------
@@ -130,13 +132,10 @@ class JudgedPairs:
     def verdict(
         self, *, error: float = ERROR, candidates: int = 1, least_chance: float | None = None
     ) -> JudgedVerdict:
-        """Verdict with the judge's part of the error; ``no verdict`` without labels.
+        """Verdict with the judge's share of ``error``; ``no verdict`` without labels.
 
-        Parameters
-        ----------
-        least_chance
-            Smallest chance of being drawn that the plan allows; without, the smallest seen, as is right
-            where all have one chance. Records below it are left out.
+        ``least_chance`` is the smallest labelling probability that the plan allows (default: the smallest
+        seen); records below it are left out.
         """
         if not self.labels:
             return JudgedVerdict("no verdict", 0.0, -1.0, 1.0, self.records, 0)
@@ -152,17 +151,17 @@ class JudgedPairs:
         return JudgedVerdict(direction, value, low, high, self.records, self.labels)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {"counts": [[*key, count] for key, count in self.counts.items()]}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Judgements from the state of :meth:`to_dict`, empty from empty."""
+        """Inverse of :meth:`to_dict`. An empty mapping gives an empty object."""
         return cls({(j, label, p): count for j, label, p, count in state.get("counts", ())})
 
 
 def _values(keys: Sequence[tuple[float, float | None, float]]) -> Floats:
-    """Corrected judgement by trust and kind of record, shape (trusts, kinds)."""
+    """Corrected preference by judge weight and kind of record, shape (trusts, kinds)."""
     judged, chance = (np.array([key[at] for key in keys], dtype=np.float64) for at in (0, 2))
     drawn = np.array([key[1] is not None for key in keys], dtype=np.bool_)
     label = np.array([key[1] or 0.0 for key in keys])
@@ -172,7 +171,7 @@ def _values(keys: Sequence[tuple[float, float | None, float]]) -> Floats:
 
 
 def _lower(values: Floats, count: Floats, least_chance: float, limit: float) -> float:
-    """Smallest mean that the evidence does not speak against, on a grid of a thousandth."""
+    """Lower confidence bound of the mean, on a grid of 0.001."""
     # The worst that any record can say: judged 1, drawn with the least chance and labelled -1.
     lowest = TRUST - (1.0 + TRUST) / least_chance
 

@@ -1,15 +1,15 @@
-"""Looks at a difference over time."""
+"""Snapshots of a difference over time."""
 
 from dataclasses import dataclass
 from typing import Any
 
 LOOKS = 400
-"""Looks that are kept; beyond, every other one goes."""
+"""Maximum number of snapshots kept; above it every other one is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Difference beyond noise as of one look, with its bounds."""
+    """Net difference at one point of the stream, with its bounds."""
 
     records: int
     value: float
@@ -18,7 +18,7 @@ class Look:
 
 
 def thin(looks: list[Any]) -> None:
-    """Drop every other look of too many.
+    """Drop every other snapshot of a list that is too long.
 
     The first and the last stay.
 

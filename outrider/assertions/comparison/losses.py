@@ -16,11 +16,11 @@ Floats = NDArray[np.float64]
 Loss = Literal["error", "absolute", "squared", "token_f1", "log"]
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 BOUNDED: frozenset[str] = frozenset({"error", "token_f1"})
-"""Losses between 0 and 1; margins of the others are relative to the champion's."""
+"""Losses in [0, 1]; margins of the others are relative to the champion's loss."""
 _LEAST = 1e-15
-"""Probability below which the logarithm no longer falls, as in scikit-learn."""
+"""Floor of probabilities in the log loss, as in scikit-learn."""
 _ROUNDED = 0.05
-"""Distance from 1 of a sum of probabilities that were rounded."""
+"""Tolerance for a sum of rounded probabilities, around 1."""
 
 
 def loss_of_target(
@@ -30,7 +30,9 @@ def loss_of_target(
     *,
     is_number: bool | None = None,
 ) -> Loss:
-    """Loss that a target calls for: ``error``, or ``absolute`` of numbers.
+    """Loss that fits a target: ``error`` for classes, ``absolute`` for numbers.
+
+    ``is_number`` is the declared kind of the target; None infers it from the values.
 
     Parameters
     ----------
@@ -52,11 +54,11 @@ def losses(
 ) -> Floats:
     """Loss of each answer, shape (rows,).
 
-    NaN where the label cannot be compared, infinite where the answer cannot. ``error``: 0 where they are
-    equal (:mod:`.matching`), else 1. ``absolute``, ``squared``: of the difference of
-    numbers. ``token_f1``: 1 less F1 of :func:`outrider.assertions.texts.words.words`, with their counts
-    (Rajpurkar et al., "SQuAD", 2016). ``log``: -ln of the probability of the labelled class; answers are
-    probabilities by class, shape (rows, classes), taken as shares of their sum.
+    NaN where the label is missing or unusable, infinite where the answer is. ``error``: 0 where they are
+    equal (:mod:`.matching`), else 1. ``absolute``, ``squared``: of the difference of numbers. ``token_f1``: 1
+    less F1 of :func:`outrider.assertions.texts.words.words`, with their counts (Rajpurkar et al., "SQuAD",
+    2016). ``log``: -ln of the probability of the labelled class; answers are probabilities by class, shape
+    (rows, classes), taken as shares of their sum.
 
     Raises
     ------
@@ -79,14 +81,14 @@ def losses(
         return np.array([_token_loss(*pair) for pair in zip(_texts(answers), _texts(labels), strict=True)])
     if loss == "log":
         return _log_losses(answers, labels, classes)
-    truth, said = _numbers(labels), _numbers(answers)
-    difference = np.abs(np.where(np.isfinite(said), said, np.inf) - truth)
+    truth, given = _numbers(labels), _numbers(answers)
+    difference = np.abs(np.where(np.isfinite(given), given, np.inf) - truth)
     difference[~np.isfinite(truth)] = np.nan
     return difference if loss == "absolute" else np.square(difference)
 
 
 def is_known(labels: ArrayLike | pa.Array) -> NDArray[np.bool_]:
-    """Labels that are neither null nor NaN, shape (rows,)."""
+    """Mask of the labels that are neither null nor NaN, shape (rows,)."""
     return np.array([value is not None and value == value for value in _values(labels)], dtype=np.bool_)
 
 
@@ -113,11 +115,11 @@ def _texts(column: ArrayLike | pa.Array) -> list[str | None]:
 def _token_loss(answer: str | None, label: str | None) -> float:
     if label is None:
         return float("nan")
-    said, meant = (Counter(words(text or "")) for text in (answer, label))
-    if not said or not meant:
-        return float(said != meant or answer is None)
-    common = sum((said & meant).values())
-    return 1.0 - 2.0 * common / (said.total() + meant.total())
+    given, meant = (Counter(words(text or "")) for text in (answer, label))
+    if not given or not meant:
+        return float(given != meant or answer is None)
+    common = sum((given & meant).values())
+    return 1.0 - 2.0 * common / (given.total() + meant.total())
 
 
 def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, classes: Classes) -> Floats:
@@ -138,13 +140,7 @@ def _log_losses(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, cla
 
 
 def probabilities(answers: ArrayLike | pa.Array, classes: Classes) -> Floats:
-    """Probabilities by class, shape (rows, classes), NaN where an answer is missing.
-
-    Raises
-    ------
-    ValueError
-        If answers have no probability for each class.
-    """
+    """Probabilities by class, shape (rows, classes), NaN where an answer is missing."""
     nothing = [float("nan")] * len(classes)
     values = [nothing if value is None else value for value in _values(answers)]
     try:

@@ -1,18 +1,18 @@
 """Comparison of answers with labels, by type.
 
-The one meaning of "right" of everything that counts errors.
+All code that counts errors uses this definition of "right".
 
-An answer and its label often come by different ways: a service says ``True`` where a person clicks ``1``, a
-JSON client sends the class ``"1"``, a tensor holds float32, one missing value makes a column of whole numbers
-one of floats. Equal are
+An answer and its label often come from different sources: a service says ``True`` where a person clicks
+``1``, a JSON client sends the class ``"1"``, a tensor holds float32, one missing value makes a column of
+whole numbers one of floats. Two values are equal if they are
 
 - texts that are equal, letter by letter: ``"01"`` is not ``"1"``, unless declared classes say so;
-- numbers and booleans of equal value, whole ones exactly, fractional ones within ``TOLERANCE``, both as the
-  coarser of their types can hold them;
+- numbers and booleans of equal value, whole ones exactly, fractional ones within ``TOLERANCE``, both in the
+precision of the coarser type;
 - a text and a number (or boolean) that it spells: ``"1"``, ``"1.0"`` and ``1``; ``"true"`` and ``True``;
 - lists, objects and tensors of which every part is equal.
 
-What is missing, null or NaN, is equal to nothing.
+Missing values (null or NaN) are equal to nothing.
 """
 
 import math
@@ -30,9 +30,9 @@ from outrider.assertions.batch.columns import from_values, is_tensor
 from outrider.assertions.batch.pandas_types import is_pandas_null
 
 TOLERANCE = 1e-6
-"""Fractional numbers are equal within this share of the larger one: the last digits of float32 are noise."""
+"""Relative tolerance for fractional numbers, the rounding error of float32."""
 NUMERIC_SHARE = 0.05
-"""A target is a number, not a class, where more of its answers than this are fractional."""
+"""A target is numeric if more than this share of its answers is fractional."""
 _WORDS = {"true": True, "false": False}
 _WHOLE = re.compile(r"[+-]?\d+")
 _NUMERAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -43,7 +43,7 @@ Classes = Sequence[int | str]
 
 
 def same(answer: Any, label: Any) -> bool:
-    """Test one answer for equality with one label; see the module.
+    """True if an answer equals a label; types may differ.
 
     Examples
     --------
@@ -56,14 +56,14 @@ def same(answer: Any, label: Any) -> bool:
 
 
 def matches(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, *, classes: Classes = ()) -> Bools:
-    """Answers that equal their labels, shape (rows,); False where one is missing.
+    """Mask of answers that equal their labels, shape (rows,); False if missing.
 
     Parameters
     ----------
     answers, labels
         Arrow, numpy, pandas or Python columns of one length.
     classes
-        The declared classes of the target: values are first read as one of them.
+        Declared classes of the target: values are first mapped to one of them.
 
     Examples
     --------
@@ -86,10 +86,8 @@ def matches(answers: ArrayLike | pa.Array, labels: ArrayLike | pa.Array, *, clas
 def class_numbers(values: ArrayLike | pa.Array, classes: Classes) -> NDArray[np.intp]:
     """Index of each value among the classes, -1 for none.
 
-    The type in which a value came makes no difference.
-
-    A class of the value's own type comes first, then one that it equals, then the only one that spells the
-    same number.
+    The type of a value does not matter: a class of its own type is preferred, then an equal class, then the
+    only class that spells the same number.
 
     Examples
     --------
@@ -107,9 +105,7 @@ def class_numbers(values: ArrayLike | pa.Array, classes: Classes) -> NDArray[np.
 
 
 def is_numeric(answers: ArrayLike | pa.Array) -> bool:
-    """Test for a numeric target.
-
-    A number to be near to, not a class to be hit: more than a few answers are fractional.
+    """True for a numeric target: more than ``NUMERIC_SHARE`` is fractional.
 
     Examples
     --------
@@ -126,11 +122,9 @@ def is_numeric(answers: ArrayLike | pa.Array) -> bool:
 
 
 def spelled_like(labels: Sequence[Any], answers: Sequence[Any]) -> list[Any]:
-    """Labels in the spelling of equal answers.
+    """Labels replaced by answers that equal them, in the answers' spelling.
 
-    Other labels stay as they are.
-
-    What compares or counts values as they are written (tables, group metrics) can then do so.
+    Other labels stay unchanged. Tables and group metrics can then compare values as they are written.
 
     Examples
     --------
@@ -152,7 +146,7 @@ def spelled_like(labels: Sequence[Any], answers: Sequence[Any]) -> list[Any]:
 
 
 def number_of(text: str) -> int | float | bool | None:
-    """Number or boolean that a text spells, None for other text.
+    """Number or boolean that a text spells; None for other text.
 
     Examples
     --------
@@ -189,7 +183,7 @@ def _by_row(left: pa.Array | list[Any], right: pa.Array | list[Any]) -> Bools:
 
 
 def _by_pair(left: pa.Array, right: pa.Array) -> Bools:
-    """Each pair of distinct values is compared once."""
+    """Mask of equal pairs; each distinct pair of values is compared once."""
     (ours, answers), (theirs, labels) = _encoded(left), _encoded(right)
     known = (ours >= 0) & (theirs >= 0)
     pairs, place = np.unique(ours[known] * max(len(labels), 1) + theirs[known], return_inverse=True)
@@ -201,7 +195,7 @@ def _by_pair(left: pa.Array, right: pa.Array) -> Bools:
 
 
 def _encoded(column: pa.Array) -> tuple[NDArray[np.int64], list[Any]]:
-    """Number of the distinct value of each row, -1 for null, and these values."""
+    """Index of each row's distinct value, -1 for null, and the distinct values."""
     encoded = column.dictionary_encode()
     codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, _values(encoded.dictionary)
@@ -226,7 +220,7 @@ def _numpy(column: pa.Array) -> NDArray[Any]:
 
 
 def _near(one: NDArray[Any], two: NDArray[Any]) -> Bools:
-    """Numbers of which at least one side is of floats, compared as its type holds them."""
+    """Mask of numbers equal within the tolerance of the coarser float type."""
     coarse = min(
         (each.dtype for each in (one, two) if each.dtype.kind == "f"), key=lambda kind: kind.itemsize
     )
@@ -264,7 +258,7 @@ def _class_of(value: Any, classes: Classes) -> int:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Of plain values."""
+    """Equality of two plain Python values."""
     if one is None or other is None:
         return False
     if isinstance(one, str) and isinstance(other, str):
@@ -283,7 +277,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _equal_parts(one: Any, other: Any) -> bool:
-    """Within a list or an object both may lack the same part."""
+    """Equality of parts of lists or objects; two missing parts are equal."""
     one, other = _plain(one), _plain(other)
     return (one is None and other is None) or _equal(one, other)
 
@@ -310,7 +304,7 @@ def _is_number_type(kind: pa.DataType) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Python values; None for whatever is missing; floats of numpy keep how fine they are."""
+    """Python value; None if missing; numpy floats keep their precision."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.floating):
@@ -343,12 +337,12 @@ def _values(column: pa.Array | list[Any]) -> list[Any]:
 
 
 def _column(values: ArrayLike | pa.Array) -> pa.Array | list[Any]:
-    """Arrow where the values have one type, else a list of plain ones."""
+    """Arrow array if the values have one type, else a list of Python values."""
     if isinstance(values, list | tuple):
         values = np.array([*values, None], dtype=object)[:-1]
     elif not isinstance(values, pa.Array | pa.ChunkedArray):
         values = np.asarray(values)
-    if _holds_coarse(values):  # Arrow would widen or even truncate them beside other types
+    if _holds_coarse(values):  # Arrow would widen or even truncate them next to other types
         return [_plain(value) for value in values]
     try:
         column = from_values(values)
@@ -364,14 +358,14 @@ def _column(values: ArrayLike | pa.Array) -> pa.Array | list[Any]:
 
 
 def _holds_coarse(values: Any) -> bool:
-    """Python values of which some are floats coarser than Python's own."""
+    """True if some values are floats of lower precision than Python's."""
     if not isinstance(values, np.ndarray) or values.dtype != object:
         return False
     return any(isinstance(value, np.floating) and value.dtype != np.float64 for value in values)
 
 
 def _keys(value: Any) -> list[Any]:
-    """Keys under which equal values may be found; a fractional number may lie on the border of two."""
+    """Lookup keys for equal values; a fractional number may lie on the border of two keys."""
     value = _plain(value)
     if isinstance(value, str):
         number = number_of(value)

@@ -1,4 +1,4 @@
-"""Worse, better or the same, from paired outcomes that have a direction."""
+"""Test for worse, better or equal, from paired failures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,16 +24,16 @@ class OutcomeVerdict:
     Attributes
     ----------
     word
-        ``worse``: more failures than the margin are proven; ``better``: that many fewer. ``same``, ``close``:
-        a larger difference is ruled out on both sides; ``close`` where a smaller one is proven.
-        ``undecided``: none of these.
+        ``worse``: more failures are proven, by more than the margin; ``better``: fewer, by more than the
+        margin. ``same``, ``close``: a difference larger than the margin is ruled out; ``close`` if a smaller
+        one is proven. ``undecided``: none of these.
     value, low, high
         P(only the candidate fails) - P(only production fails), in [-1, 1]; the bounds hold at all times.
     only_candidate, only_production
-        Records that only one of them fails.
+        Number of records on which only the candidate (only production) fails.
     more
-        About so many more records until the word is settled at the present rates; 0 where it is, None where
-        no number of records is likely to.
+        Approximate number of further records until the verdict is final at the present rates; 0 if it is,
+        None if no number is likely to suffice.
     """
 
     word: Word
@@ -50,16 +50,17 @@ class OutcomeVerdict:
 class DirectedOutcomes:
     """Failures of production and candidate on the same records, by kind.
 
-    Kinds are such as no answer, invalid structure, an assertion that fired, wrong by label. Outcomes of parts
-    of a stream add up, in any order; conversations count once, as in a
-    :class:`~outrider.assertions.comparison.StreamComparison`. Noise needs no floor here: it has no direction.
+    Kinds are for example: no answer, invalid structure, a fired assertion, wrong by label. Outcomes of stream
+    parts add up, in any order; each conversation counts once, as in
+    :class:`~outrider.assertions.comparison.StreamComparison`. Random variation has no direction, so none is
+    subtracted.
 
     Attributes
     ----------
     kinds
-        Candidate's failure less production's, by kind.
+        Candidate's failure (0 or 1) less production's, by kind.
     entities
-        Hashes of the conversations that have been counted, by kind: not every record is judged in each.
+        Hashes of the conversations already counted, by kind: not every record is judged in each kind.
 
     Examples
     --------
@@ -90,13 +91,13 @@ class DirectedOutcomes:
         Parameters
         ----------
         production, candidate
-            Failures of each, shape (rows,).
+            Masks of failures, shape (rows,).
         weight
-            1 / probability of having been seen; 1 without.
+            1 / probability of having been captured; default 1.
         entities, keys
-            Conversation and id of each record; no entities if every record stands alone.
+            Conversation and id of each record; no entities if all records are single.
         counted
-            Outcomes so far: their conversations have been counted.
+            Outcomes so far; conversations in them are not counted again.
         """
         known = counted.entities.get(kind, frozenset()) if counted is not None else frozenset()
         rows, seen = np.arange(len(production), dtype=np.intp), known
@@ -108,7 +109,7 @@ class DirectedOutcomes:
         return cls({kind: sequence}, {kind: seen - known} if len(entities) else {})
 
     def __add__(self, other: "DirectedOutcomes") -> "DirectedOutcomes":
-        """Outcomes of both parts.
+        """Sum of two parts.
 
         Raises
         ------
@@ -129,21 +130,21 @@ class DirectedOutcomes:
     def verdicts(
         self, *, kinds: int, margin: float, error: float = ERROR, candidates: int = 1
     ) -> dict[str, OutcomeVerdict]:
-        """Verdict by kind, with the outcomes' part of the error.
+        """Verdict by kind, with the outcomes' share of ``error``.
 
         Parameters
         ----------
         kinds
-            How many kinds are looked at in all, said before the first; at least those seen.
+            Total number of kinds compared, fixed before the first look; at least those seen.
         margin
-            Share of records by which the candidate may fail more or less often, in (0, 1).
+            Tolerated difference in the share of failing records, in (0, 1).
         """
         parts = max(kinds, len(self.kinds), 1) * candidates
         confidence = 1.0 - error * PARTS["outcomes"] / parts
         return {kind: _verdict(sequence, confidence, margin) for kind, sequence in self.kinds.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {
             "kinds": {kind: sequence.to_dict() for kind, sequence in self.kinds.items()},
             "entities": {kind: sorted(names) for kind, names in self.entities.items()},
@@ -151,7 +152,7 @@ class DirectedOutcomes:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Outcomes from the state of :meth:`to_dict`, empty from empty."""
+        """Inverse of :meth:`to_dict`. An empty mapping gives an empty object."""
         return cls(
             {kind: DifferenceSequence.from_dict(one) for kind, one in state.get("kinds", {}).items()},
             {kind: frozenset(map(int, names)) for kind, names in state.get("entities", {}).items()},

@@ -1,4 +1,4 @@
-"""Slices on which a candidate differs more than on the rest, ranked."""
+"""Slices ranked by how much more a candidate differs there than elsewhere."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +15,12 @@ class SliceDifference:
     Attributes
     ----------
     value, low, high
-        Share of the slice's records on which the candidate differs, beyond noise where that is known.
+        Share of the slice's records on which the candidate differs, net of self-disagreement if that is
+        known.
     rest
-        The same of all other records.
+        The same share on all other records.
     more_than_rest
-        Bound: at least so much more on the slice than elsewhere; 0 or less where nothing is proven.
+        Lower bound of the difference of the two shares; 0 or less if nothing is proven.
     """
 
     name: str
@@ -33,7 +34,7 @@ class SliceDifference:
 
     @property
     def is_proven(self) -> bool:
-        """True where the slice is proven to differ more than the rest."""
+        """True if the slice is proven to differ more than the rest."""
         return self.more_than_rest > 0.0
 
 
@@ -45,22 +46,21 @@ def rank_slices(
     most_slices: int = MOST_SLICES,
     agree: Sequence[str] = (),
 ) -> tuple[SliceDifference, ...]:
-    """Slices by lower bound of their difference beyond the rest, largest first.
+    """Slices by the lower bound of their excess difference, largest first.
 
-    The bounds of all slices, rests and deciding measures hold together, at all times, with half of the error
-    of a difference; the other half is the verdict's on all records.
+    The bounds of all slices, rests and deciding measures hold together at all times, with half of the error
+    of a difference; the verdict on all records has the other half.
 
     Parameters
     ----------
     most_slices
-        As given to :meth:`StreamComparison.of`.
+        As for :meth:`StreamComparison.of`.
     agree
-        As of :func:`~.verdict.verdict_of`.
+        As for :func:`~.verdict.verdict_of`.
 
     References
     ----------
-    Bonferroni over the slices that may appear, named before the first is seen. The rest is the whole without
-    the slice: both are counts, so no record stands on both sides.
+    Bonferroni over the maximum number of slices, fixed in advance. Slice and rest are disjoint.
     """
     deciding = deciding_measures(comparison.measures, agree)
     parts = 2 * candidates * max(1, len(deciding)) * most_slices * 2
@@ -85,7 +85,7 @@ def _against_rest(
 
 
 def _bounds(tally: Tally, bounding: Bounding, *, is_known: bool) -> tuple[float, float, float]:
-    """Share on which the two differ, with bounds: beyond noise, or as answered."""
+    """Share of records that differ, with bounds; net of self-disagreement if that is known."""
     if not is_known:
         low, high = tally.differs.interval(bounding.confidence)
         return tally.differs.rate, low, high

@@ -1,7 +1,7 @@
-"""Properties of generated texts as columns: refusal, language, length, structure, tools called.
+"""Properties of generated texts: refusal, language, length, structure, tool calls.
 
-Sampled texts are never equal; their properties are. So each property is compared as a class is, and a model's
-own noise is taken off per property.
+Sampled texts are never equal, but their properties often are. So each property is compared like a class, and
+a model's self-disagreement is subtracted per property.
 """
 
 import json
@@ -21,7 +21,7 @@ from .items import json_of
 Strings = NDArray[np.object_]
 
 TOOL_CALLS = "outputs.tool_calls"
-"""JSON of the calls of tools, as the answer of an OpenAI-compatible endpoint holds them."""
+"""Column with the tool calls of an answer, in the JSON form of OpenAI-compatible endpoints."""
 REFUSALS = re.compile(
     r"(?:es )?tut mir leid|ich (?:kann|darf|werde) (?:\w+ ){0,4}?(?:nicht|keine)\b"
     r"|leider (?:kann|darf) ich|als (?:ki|sprachmodell)"
@@ -42,14 +42,14 @@ REFUSALS = re.compile(
     re.IGNORECASE,
 )
 _FEW = 200
-"""Letters at the beginning of a text within which it is refused in other languages than English."""
+"""Number of leading letters in which refusal phrases are searched, in languages other than English."""
 _LIST = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+\S", re.MULTILINE)
 
 
 def with_text_properties(answer: Batch, ruler: Ruler) -> Batch:
-    r"""Answers with a column for each property of their texts and tools.
+    r"""Answers with one more column per property of texts and tool calls.
 
-    Answers without texts or calls of tools are returned as they are. A missing text is as an empty one.
+    Answers without texts or tool calls are returned unchanged. A missing text counts as empty.
 
     Examples
     --------
@@ -77,9 +77,9 @@ def with_text_properties(answer: Batch, ruler: Ruler) -> Batch:
 def refusals(texts: Sequence[str]) -> Strings:
     """``refused`` or ``answered`` for each text.
 
-    English by the model of :mod:`~outrider.assertions.library.refusals`; German, French, Spanish, Italian,
-    Dutch, Portuguese, Chinese, Japanese, Korean and Thai by phrases near the beginning. An empty text is
-    ``empty``.
+    English is judged by the model of :mod:`~outrider.assertions.library.refusals`; German, French, Spanish,
+    Italian, Dutch, Portuguese, Chinese, Japanese, Korean and Thai by phrases near the beginning. An empty
+    text is ``empty``.
     """
     from outrider.assertions.library.refusals import KINDS, refusal_probabilities
 
@@ -90,9 +90,9 @@ def refusals(texts: Sequence[str]) -> Strings:
 
 
 def languages(texts: Sequence[str]) -> Strings:
-    """Language of each text; ``unknown`` where the evidence is weak.
+    """Language of each text; ``unknown`` if evidence is weak.
 
-    By script and small words: :func:`~outrider.assertions.library.languages.detect_language`.
+    By script and small words: see :func:`~outrider.assertions.library.languages.detect_language`.
     """
     from outrider.assertions.library.languages import detect_language
 
@@ -100,9 +100,9 @@ def languages(texts: Sequence[str]) -> Strings:
 
 
 def log_lengths(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Binary logarithm of each text's words, plus eight.
+    """Binary logarithm of (number of words + 8) of each text.
 
-    A few words more matter little in short ones.
+    The 8 makes a few words matter little in short texts.
     """
     return np.log2([8.0 + len(words(text)) for text in texts]) if len(texts) else np.zeros(0)
 
@@ -126,9 +126,9 @@ def structure(text: str) -> str:
 
 
 def tool_calls(text: str) -> tuple[tuple[str, str], ...]:
-    r"""Name and canonical arguments of each call of a tool, sorted.
+    r"""Name and canonical arguments of each tool call, sorted.
 
-    Arguments that are no JSON stay as they are; what is no list of calls is one call without a name.
+    Arguments that are not JSON stay unchanged; input that is not a list of calls is one call without a name.
 
     Examples
     --------

@@ -1,10 +1,7 @@
-"""Answers and labels as typed text.
+"""Text form in which the database stores answers and labels.
 
-The form in which the database holds them.
-
-A number or boolean stands as it is written, a text as it is; only a text that would be read as something else
-stands in quotes: ``1`` and ``"1"``. Lists are told apart by their number of elements and a hash, for a text
-would be their payload again.
+Numbers and booleans are written plainly; a text is quoted only if it would be read as another type: ``1`` and
+``"1"``. Lists are stored as their length and a hash, since the text would repeat the payload.
 """
 
 import json
@@ -23,16 +20,16 @@ if TYPE_CHECKING:
     from outrider.assertions.batch import Batch
 
 NO_NUMBER = "nan"
-"""How NaN stands: as an answer it is wrong, a label that says so says nothing."""
+"""Text of NaN: wrong as an answer, ignored as a label."""
 _NOT_FINITE = {NO_NUMBER: float("nan"), "inf": float("inf"), "-inf": float("-inf")}
 _BOOLEANS = {"true": True, "false": False}
 _MAYBE_READ_AS_OTHER = r'^(?:["+\-.0-9]|true$|false$|nan$|inf$)'
 
 
 def typed_texts(column: pa.Array) -> list[str | None]:
-    """Values as text, None for null.
+    """Values as stored text, None for null.
 
-    Whole floats without their point, so that 3 and 3.0 read alike.
+    Whole floats are written without a decimal point, so that 3 and 3.0 are equal.
 
     Examples
     --------
@@ -67,7 +64,7 @@ def typed_texts(column: pa.Array) -> list[str | None]:
 
 
 def read_typed(text: str | None) -> Any:
-    """The value that a text stands for.
+    """Value that a stored text represents.
 
     Examples
     --------
@@ -85,7 +82,7 @@ def read_typed(text: str | None) -> Any:
 
 
 def plain_text(text: str | None) -> str | None:
-    """Stored text without its quotes, for people.
+    """Stored text without its quotes, for display.
 
     Examples
     --------
@@ -96,9 +93,10 @@ def plain_text(text: str | None) -> str | None:
 
 
 def is_wrong(predicted: str | None, label: str | None, *, is_number: bool | None = None) -> bool | None:
-    """Test one stored answer against its label.
+    """True if a stored answer contradicts its label.
 
-    None where one is missing, or is a number to be near to: a fractional one, where no task is declared.
+    None if one is missing, if the target is declared numeric, or if it is undeclared and a value is
+    fractional.
 
     Examples
     --------
@@ -129,7 +127,7 @@ def _unquoted(text: str) -> str:
 
 
 def text_of(batch: "Batch", name: str) -> list[str | None]:
-    """Values of a column as text for people, None for null."""
+    """Values of a column as display text, None for null."""
     if not batch.has(name):
         return [None] * batch.rows
     column = batch.arrow(name)

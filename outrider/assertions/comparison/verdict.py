@@ -29,49 +29,49 @@ from .differences import Ruler, declared, text_measures
 
 Word = Literal["same", "close", "different", "undecided"]
 ERROR = 0.01
-"""Probability that a comparison's verdicts on all its candidates are ever wrong, all of them together."""
+"""Probability that any verdict of a comparison, over all its candidates, is ever wrong."""
 PARTS: Mapping[Literal["difference", "outcomes", "judge"], float] = {
     "difference": 0.5,
     "outcomes": 0.25,
     "judge": 0.25,
 }
-"""Shares of this error: of a difference (half of it where), of paired outcomes, of a judge."""
+"""Share of ``ERROR`` by kind of test: answer difference, paired failures, judge."""
 MOST_SLICES = 48
-"""Slices that a comparison looks at, of all attributes together."""
+"""Maximum number of slices that a comparison looks at, over all attributes."""
 FREE: frozenset[Measure] = frozenset(("text", "words", "facts", "length", "structure"))
-"""Measures of how a text is worded: where something was declared, they say nothing."""
+"""Measures of the wording of a text; ignored if parts that have to agree were declared."""
 GENERAL: tuple[Measure, ...] = ("facts", "structure", "length", EMBEDDING, "text", "words", "score", "rank")
-"""Measures that say little of what differs, the least last: they are named where no other is different."""
+"""Measures that explain little, the least telling last; named only if no other measure differs."""
 CALLS: tuple[Measure, ...] = ("tools", "arguments")
 _DECLARE = "say with --agree what must agree"
 _WORDS = "words cannot show a change; say with --agree what must agree, or ask at temperature 0"
 _HIDDEN = "the embedding does not tell an answer from one with a number or word exchanged"
 _FARTHEST = 10_000_000
-"""Records beyond which a forecast says nothing."""
+"""Maximum forecast of required records; above it there is no forecast."""
 _STEP = 1.05
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureVerdict:
-    """Verdict in one respect.
+    """Verdict by one measure.
 
     Attributes
     ----------
     word
-        ``different``: a difference beyond noise larger than the margin is proven. ``same``, ``close``: one
-        larger than the margin is ruled out; ``close`` where a smaller one is proven, or where production's
-        noise is not known. ``undecided``: neither.
+        ``different``: a net difference larger than the margin is proven. ``same``, ``close``: one larger than
+        the margin is ruled out; ``close`` if a smaller one is proven, or if production's self-disagreement is
+        unknown. ``undecided``: neither.
     value, low, high
-        Share of records on which the candidate differs, beyond noise where that is known.
+        Share of records on which the candidate differs, net of self-disagreement if that is known.
     rows
-        Records that were compared.
+        Number of compared records.
     more
-        About so many more records until the word is settled at the present rates; 0 where it is, None where
-        no number of records is likely to.
+        Approximate number of further records until the verdict is final at the present rates; 0 if it is,
+        None if no number is likely to suffice.
     why
-        Reason why the word is undecided, empty otherwise.
+        Reason for ``undecided``; empty otherwise.
     is_noise_known
-        Whether both were asked twice on some records; otherwise ``low`` is 0.
+        Whether both models answered some records twice; otherwise ``low`` is 0.
     """
 
     word: Word
@@ -85,31 +85,31 @@ class MeasureVerdict:
 
     @property
     def is_proven(self) -> bool:
-        """True where some difference beyond noise is proven, however small."""
+        """True if a difference beyond self-disagreement is proven, however small."""
         return self.low > 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateVerdict:
-    """Verdict on a candidate: that of its deciding measures together.
+    """Verdict on a candidate, combined over its deciding measures.
 
     Attributes
     ----------
     word
-        ``different`` if it is in one respect, else ``undecided`` if one is, else ``close`` if one is.
+        ``different`` if any measure is, else ``undecided`` if any is, else ``close`` if any is.
     decided_by
-        Measure that the word rests on; None without records.
+        Measure that determines ``word``; None without records.
     more
-        As of :class:`MeasureVerdict`, until this word is settled.
+        As in :class:`MeasureVerdict`, until ``word`` is final.
     measures
         Verdict by deciding measure.
     apart
-        Classes of production that are rarer than the margin and differ among their own records.
+        Classes of production that are rarer than the margin and differ on their own records.
     unseen
-        Of these classes, those whose records are too few to say so, with their number.
+        Rare classes with too few records to decide, with their number of records.
     shown
-        Verdict by a measure that raises no difference: the score beside a label. A proven one turns ``same``
-        into ``close``.
+        Verdicts by measures that cannot cause ``different``, such as the score next to a label. A proven
+        difference turns ``same`` into ``close``.
     """
 
     word: Word
@@ -123,7 +123,7 @@ class CandidateVerdict:
 
     @property
     def deciding(self) -> MeasureVerdict:
-        """Verdict of the measure that the word rests on."""
+        """Verdict of the measure that determines ``word``."""
         assert self.decided_by is not None, "records expected"
         return self.measures[self.decided_by]
 
@@ -134,10 +134,10 @@ class CandidateVerdict:
 
 
 def deciding_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) -> tuple[Measure, ...]:
-    """Measures that can raise a difference.
+    """Measures that can cause the verdict ``different``.
 
-    Of texts all, of scores their ranks too, of others the first. Where somebody declared what of texts has to
-    agree, their wording may be another.
+    For texts all, for scores also their ranks, otherwise the first. If parts that have to agree were
+    declared, measures of wording are left out.
     """
     if not _are_texts(measures):
         return tuple(measures[: 2 if measures[:2] == ("score", "rank") else 1])
@@ -147,27 +147,28 @@ def deciding_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) ->
 
 
 def _are_texts(measures: Sequence[Measure]) -> bool:
-    """True of texts, and of calls of tools without any."""
+    """True for measures of texts, or of tool calls without text."""
     return "label" not in measures and not {"text", *CALLS}.isdisjoint(measures)
 
 
 def shown_measures(measures: Sequence[Measure]) -> tuple[Measure, ...]:
-    """Measures that raise no difference: the score beside a label.
+    """Measures that cannot cause the verdict ``different``.
 
-    A quantized model's is farther apart than the tolerance in many records of equal labels.
+    For example the score next to a label: a quantized model's score often exceeds the tolerance where its
+    labels are equal.
     """
     return ("score",) if {"label", "score"} <= {*measures} else ()
 
 
 def talk_measures(agree: Sequence[str] = ()) -> tuple[Measure, ...]:
-    """Deciding measures of texts with calls of tools."""
+    """Deciding measures of texts with tool calls."""
     return deciding_measures((*text_measures(Ruler(agree=tuple(agree))), *PROPERTIES), agree)
 
 
 def vouching_measures(measures: Sequence[Measure], agree: Sequence[str] = ()) -> tuple[Measure, ...]:
-    """Deciding measures that can say *same*.
+    """Measures that must agree for the verdict ``same``.
 
-    What was declared, else whole texts; calls of tools always have to agree, too.
+    The declared parts, else whole texts; tool calls always.
     """
     deciding = deciding_measures(measures, agree)
     must = {*(declared(agree) or ("text",)), *CALLS}
@@ -181,27 +182,27 @@ def verdict_of(
     agree: Sequence[str] = (),
     error: float = ERROR,
     candidates: int = 1,
-    beside: int = 0,
+    further_tests: int = 0,
     hidden: float = 0.0,
     has_forecast: bool = True,
 ) -> CandidateVerdict:
     """Verdict on one of several candidates.
 
-    It may be asked after every block, and the stream may be stopped at any word: the error is shared with
-    outcomes and judge (:data:`PARTS`), and in equal parts by candidates and deciding measures (Bonferroni).
+    Valid after every block and at any stopping time: the error is shared with outcomes and judge
+    (:data:`PARTS`), and equally among candidates and deciding measures (Bonferroni).
 
     Parameters
     ----------
     margin
-        Share of records whose answers may have changed for a candidate to count as close, in (0, 1).
+        Share of changed answers up to which a candidate counts as close, in (0, 1).
     agree
-        What of texts was declared to have to agree; see :class:`~.differences.Ruler`.
-    beside
-        Further respects that share the error, judged elsewhere.
+        Parts of texts that were declared to have to agree; see :class:`~.differences.Ruler`.
+    further_tests
+        Number of further tests, judged elsewhere, that share the error.
     hidden
-        Share of production's answers in which an embedding hides a change.
+        Share of production's answers in which the embedding would miss a change.
     has_forecast
-        Whether ``more`` is asked for: it costs ten times the verdict.
+        Whether to compute ``more``, which costs ten times the verdict.
 
     Examples
     --------
@@ -210,7 +211,7 @@ def verdict_of(
     >>> verdict_of(found, margin=0.02).word, verdict_of(found, margin=0.001).word
     ('same', 'undecided')
     """
-    respects = len(deciding_measures(comparison.measures, agree)) + beside
+    respects = len(deciding_measures(comparison.measures, agree)) + further_tests
     respects += "label" in comparison.measures  # for its classes
     respects += len(shown_measures(comparison.measures))
     confidence = confidence_in(max(1, respects), error=error, candidates=candidates)
@@ -221,7 +222,7 @@ def verdict_of(
 def stream_verdict(
     comparison: StreamComparison, *, margin: float, agree: Sequence[str] = ()
 ) -> CandidateVerdict:
-    """Verdict on a challenger in a service, by the bounds of :meth:`StreamComparison.agreements`."""
+    """Verdict on a challenger in the service, by the bounds of :meth:`StreamComparison.agreements`."""
     confidence = confidence_of(EVERYTHING, max(1, comparison.respects))
     bounding = Bounding(confidence, part_of_excess=PART_OF_EXCESS, is_unweighted=False)
     return _verdict(comparison, bounding, agree, margin=margin, has_forecast=True)
@@ -242,7 +243,7 @@ def _verdict(
         why = "no answers of production and candidate can be compared"
         return CandidateVerdict("undecided", None, None, why, {})
 
-    def told(measure: Measure) -> MeasureVerdict:
+    def verdict_by(measure: Measure) -> MeasureVerdict:
         return measure_verdict(
             comparison.tallies[measure, EVERYTHING],
             replace(bounding, terms=terms_of(measure, is_declared=measure in must, hidden=hidden)),
@@ -250,8 +251,8 @@ def _verdict(
             has_forecast=has_forecast and measure in vouching,
         )
 
-    found = {measure: told(measure) for measure in deciding}
-    shown = {measure: told(measure) for measure in shown_measures(comparison.measures)}
+    found = {measure: verdict_by(measure) for measure in deciding}
+    shown = {measure: verdict_by(measure) for measure in shown_measures(comparison.measures)}
     for measure in vouching:
         if found[measure].word in ("same", "close") and not comparison.sees(measure, margin):
             share = percent(comparison.held[measure].rate)
@@ -279,7 +280,7 @@ def _verdict(
 def _rare_classes(
     comparison: StreamComparison, bounding: "Bounding", *, margin: float
 ) -> dict[str, MeasureVerdict]:
-    """Verdict on each class that is rarer than the margin, by its own records; classes share one error."""
+    """Verdict on each class that is rarer than the margin, on its own records; classes share one error."""
     if len(comparison.classes) >= MOST_CLASSES:
         return {}
     error = (1.0 - bounding.confidence) / MOST_CLASSES
@@ -294,7 +295,7 @@ def _rare_classes(
 
 
 def confidence_in(respects: int, *, error: float = ERROR, candidates: int = 1) -> float:
-    """Confidence of each respect, so that all of them are right together."""
+    """Confidence of each test, so that all tests share ``error``."""
     return 1.0 - error * PARTS["difference"] / 2 / candidates / respects
 
 
@@ -309,22 +310,19 @@ def records_needed(
     measures: int = 1,
     is_exact: bool = False,
 ) -> int | None:
-    """Records until a verdict is to be expected.
-
-    None if there is none within ten million.
-
+    """Approximate number of records until a verdict. None if above ten million.
 
     Parameters
     ----------
     noise
-        Share of records on which production, and a candidate like it, differs from itself.
+        Share of records on which production, or an equal candidate, differs from its own second answer.
     share_asked_twice
-        Share of records that both are asked about twice; 0 where production cannot be asked.
+        Share of records that both models answer twice; 0 if production cannot be asked.
     difference
-        Share of records on which the candidate differs beyond noise: 0 for an equal one, which ends as
-        *same*; larger than the margin for one that ends as *different*.
+        Net difference of the candidate as a share of records: 0 for an equal one, which ends as *same*;
+        larger than the margin for one that ends as *different*.
     is_exact
-        Whether texts are compared of which nothing was declared to have to agree.
+        Whether texts are compared without declared parts that have to agree.
 
     Examples
     --------
@@ -350,7 +348,7 @@ def records_needed(
 
 @dataclass(frozen=True, slots=True)
 class Bounding:
-    """Terms of the bounds of one measure, as of :meth:`Tally.agreement`."""
+    """Arguments of :meth:`Tally.agreement` for one measure."""
 
     confidence: float
     terms: Terms = field(default_factory=lambda: Terms(-0.5))
@@ -358,7 +356,7 @@ class Bounding:
     is_unweighted: bool = True
 
     def agreement(self, tally: Tally, margin: float) -> Agreement:
-        """Agreement on these terms."""
+        """Agreement with these arguments."""
         return tally.agreement(
             margin=margin,
             confidence=self.confidence,
@@ -368,24 +366,18 @@ class Bounding:
         )
 
     def word(self, tally: Tally, margin: float) -> Word:
-        """Word of this agreement."""
+        """Verdict word of this agreement."""
         return self.agreement(tally, margin).verdict
 
 
 def measure_verdict(
     tally: Tally, bounding: Bounding, *, margin: float, has_forecast: bool = True
 ) -> MeasureVerdict:
-    """Verdict in one respect.
-
-    Parameters
-    ----------
-    margin, has_forecast
-        As of :func:`verdict_of`.
-    """
+    """Verdict by one measure. ``margin`` and ``has_forecast`` are as for :func:`verdict_of`."""
     found = bounding.agreement(tally, margin)
     word, known, rows = found.verdict, found.beyond.rows > 0, tally.differs.asked
-    told = found.beyond if known else found.raw
-    value, low, high = 1.0 - told.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
+    share = found.beyond if known else found.raw
+    value, low, high = 1.0 - share.value, 1.0 - found.beyond.high, 1.0 - found.beyond.low
     if word != "undecided":
         return MeasureVerdict(word, value, low, high, rows, 0, "", known)
     more = None
@@ -430,21 +422,17 @@ def _reason(value: float, low: float, margin: float, *, is_known: bool) -> str:
 
 
 def more_records(word: Callable[[float], str], rows: int) -> int | None:
-    """Records until a word is settled, about.
+    """Approximate number of further records until a verdict is final.
 
-    None where no number of records is likely to settle it.
-
-    Parameters
-    ----------
-    word
-        The word that so many times the records say at the present rates.
+    None if no number is likely to suffice. ``word(k)`` is the verdict with k times the records at the present
+    rates.
     """
     settled = _first(word, _STEP)
     return None if settled is None or settled * rows > _FARTHEST else math.ceil((settled - 1.0) * rows)
 
 
 def _first(word: Callable[[float], str], begin: float) -> float | None:
-    """Smallest factor, on a grid of a twentieth, whose word is settled."""
+    """Smallest factor on a geometric grid from ``begin`` whose verdict is final; None if none is."""
     low, high = 0, math.ceil(math.log(_FARTHEST / begin, _STEP))
     if word(begin * _STEP**high) == "undecided":
         return None
@@ -469,7 +457,7 @@ def _scaled(tally: Tally, factor: float) -> Tally:
 
 
 def _excess_of_close_calls() -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    """Odds of each value of a record on which all four answers are drawn between two alike."""
+    """Probability of each value of :func:`excess` if the four answers are fair coin flips."""
     a, again, b, other = np.array(list(product([False, True], repeat=4))).T
     found = excess([x != y for x in (a, again) for y in (b, other)], a != again, b != other)
     return np.array([(found == value).mean() for value in VALUES])

@@ -1,10 +1,10 @@
-"""Verdict on a candidate as a sentence."""
+"""Verdict on a candidate as one sentence."""
 
 from .agreement import Measure
 from .verdict import GENERAL, CandidateVerdict, MeasureVerdict, Word, percent
 
 _UNSAID: tuple[Measure, ...] = ("label", "text")
-"""Measures that go without saying."""
+"""Measures that the sentence does not name."""
 
 
 def verdict_sentence(
@@ -15,11 +15,11 @@ def verdict_sentence(
     Parameters
     ----------
     name, champion
-        What candidate and production are called.
+        Display names of candidate and production.
     found
-        Verdict by the measure that decides.
+        Verdict by the deciding measure.
     word
-        Verdict by all deciding measures.
+        Verdict over all deciding measures.
 
     Examples
     --------
@@ -43,27 +43,27 @@ def verdict_sentence(
 
 
 def details_sentence(verdict: CandidateVerdict) -> str:
-    """End of a sentence: proven differences that say more, rare classes."""
-    said = []
+    """End of the sentence: further proven differences, and rare classes."""
+    clauses = []
     if verdict.word == "different" and verdict.decided_by in GENERAL:
-        said = [
+        clauses = [
             f"in {name} by {share_text(each.value, each.low, each.high)}"
             for name, each in verdict.measures.items()
             if each.is_proven and name not in GENERAL
         ]
-    said += [
+    clauses += [
         f"of {each.rows:,} records of {name!r} it changes {share_text(each.value, each.low, each.high)}"
         for name, each in verdict.apart.items()
     ]
     if verdict.unseen and verdict.word in ("same", "close"):
         named = [f"{name!r} ({rows:,} records)" for name, rows in [*verdict.unseen.items()][:3]]
         more = f" and {len(verdict.unseen) - 3} more" if len(verdict.unseen) > 3 else ""
-        said.append(f"too rare to see a change: {', '.join(named)}{more}")
+        clauses.append(f"too rare to see a change: {', '.join(named)}{more}")
     score = verdict.shown.get("score")
     if score is not None and score.is_proven:
         apart = share_text(score.value, score.low, score.high)
-        said.append(f"its score differs beyond the tolerance in {apart}")
-    return "".join(f"; {each}" for each in said)
+        clauses.append(f"its score differs beyond the tolerance in {apart}")
+    return "".join(f"; {each}" for each in clauses)
 
 
 def share_text(value: float, low: float, high: float) -> str:

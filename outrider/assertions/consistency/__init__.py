@@ -1,4 +1,4 @@
-"""Consistency of one identity over time: tracks, scenes, sightings and their attributes."""
+"""Consistency of an object's attributes over time: tracks, sightings and scenes."""
 
 from .consistency import Check, Consistency, Interpolate
 

@@ -1,4 +1,4 @@
-"""Boxes as arrays of ``left, top, width, height``."""
+"""Boxes as arrays with columns ``left, top, width, height``."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ def overlaps(first: Floats, second: Floats, *, buffer: float = 0.0) -> Floats:
     first : shape (n, 4)
     second : shape (m, 4)
     buffer
-        Every box is first widened by this share of its width and height on each side, so that small and
-        fast objects that do not touch can still be compared.
+        Each box is first widened by this share of its width and height on each side, so that small, fast
+        objects that do not overlap can be compared.
 
     Returns
     -------
@@ -49,7 +49,7 @@ def cornered(boxes: Floats) -> Floats:
 
 
 def _edges(boxes: Floats, buffer: float) -> list[Floats]:
-    """Left, top, right and bottom edges, and the area, each of shape (n,): columns are much faster."""
+    """Left, top, right and bottom edges, and area, each of shape (n,); separate columns are much faster."""
     left, top, width, height = np.asarray(boxes, dtype=np.float64).reshape(-1, 4).T
     width, height = np.maximum(width, 0.0), np.maximum(height, 0.0)
     left, top = left - buffer * width, top - buffer * height

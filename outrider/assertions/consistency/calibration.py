@@ -20,23 +20,24 @@ from .scene import objects_of
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 FEWEST = 30
-"""Fewer labelled scores say too little of any of them."""
+"""Minimum number of labelled scores of a calibration."""
 UNKNOWN = 0.5
-"""Chance where there is no score: it speaks neither for nor against."""
+"""Probability used for a missing score: neutral."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Chance of being right by score, linear between points; made by :func:`calibrate_boxes`.
+    """Probability of being right by score, piecewise linear; made by :func:`calibrate_boxes`.
 
-    Its text (``repr``) is Python that stands in a file of assertions as it is.
+    Its ``repr`` is valid Python, for use in an assertion file.
 
     Attributes
     ----------
     scores
         Ascending, in the model's own unit.
     chances
-        Chance at each of them, in [0, 1], never falling; below the first and beyond the last point it stays.
+        Probability at each of them, in [0, 1], non-decreasing; constant below the first and beyond the last
+        point.
 
     Examples
     --------
@@ -61,10 +62,7 @@ class Calibration:
         object.__setattr__(self, "chances", tuple(chances.tolist()))
 
     def __call__(self, scores: ArrayLike) -> Floats:
-        """Chance at each score, shape of ``scores``.
-
-        0.5 where a score is NaN.
-        """
+        """Probability at each score, same shape as ``scores``. 0.5 where a score is NaN."""
         given = np.asarray(scores, dtype=np.float64)
         at, chance = np.asarray(self.scores), np.asarray(self.chances)
         inside = np.clip(np.nan_to_num(given, posinf=np.inf, neginf=-np.inf), at[0], at[-1])
@@ -81,8 +79,8 @@ class Calibration:
     def fit(cls, scores: ArrayLike, right: ArrayLike) -> "Calibration":
         """Fit an isotonic calibration of scores to correctness.
 
-        Each step of the isotonic regression counts one right and one wrong answer more than it holds, so
-        that a step of few answers is never sure.
+        Each step of the isotonic regression is smoothed with one additional right and one wrong answer, so
+        that a step of few answers is never certain.
 
         Parameters
         ----------
@@ -99,7 +97,7 @@ class Calibration:
         References
         ----------
         Zadrozny and Elkan, "Transforming Classifier Scores into Accurate Multiclass Probability Estimates",
-        KDD 2002; of the steps we take Laplace's estimate.
+        KDD 2002; steps use Laplace's estimate.
 
         Examples
         --------
@@ -134,10 +132,7 @@ class Calibration:
         return cls(*zip(*points, strict=True))
 
     def to_json(self) -> str:
-        """The same calibration as text.
-
-        :meth:`from_json` gives it back.
-        """
+        """JSON text of the calibration, for :meth:`from_json`."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -158,8 +153,8 @@ def calibrate_boxes(
 ) -> Calibration:
     """Calibration of a detector's scores on frames whose true boxes are known.
 
-    A detected box is right when it is paired with a true one, one to one, by the greatest total overlap: a
-    second box on an object is wrong.
+    A detected box is right if it is matched to a true one; the one-to-one matching has the greatest total
+    overlap, so a second box on an object is wrong.
 
     Parameters
     ----------
@@ -174,14 +169,14 @@ def calibrate_boxes(
     box
         Fields: left, top, width, height.
     overlap
-        Least intersection over union of a box and its true one.
+        Minimum intersection over union of a box and its true one.
     same
-        Field that must be equal too, such as the class.
+        Field that must also be equal, such as the class.
 
     Raises
     ------
     ValueError
-        If a column is not there, or fewer than 30 boxes stand in labelled frames.
+        If a column is missing, or labelled frames have fewer than 30 boxes.
 
     Examples
     --------
@@ -213,7 +208,7 @@ def calibrate_boxes(
 
 
 def _paired(likeness: Floats, least: float) -> Bools:
-    """Boxes that are paired with a true one, shape (boxes,)."""
+    """Mask of the boxes that are matched to a true one, shape (boxes,)."""
     from scipy.optimize import linear_sum_assignment  # 0.1 s to load
 
     paired = np.zeros(len(likeness), dtype=np.bool_)
@@ -224,7 +219,7 @@ def _paired(likeness: Floats, least: float) -> Bools:
 
 
 def _equal(one: pa.Array, other: pa.Array) -> Bools:
-    """Equality of every pair of values, shape (ones, others); null equals nothing."""
+    """Equality of every pair of values, shape (n, m); null equals nothing."""
     first = np.repeat(np.arange(len(one)), len(other))
     second = np.tile(np.arange(len(other)), len(one))
     if not len(first):

@@ -1,4 +1,4 @@
-"""Consistency: one identity keeps its attributes, without flicker or short appearance."""
+"""Consistency: an object keeps its attributes, without flicker or short appearances."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,17 +25,17 @@ Check = Literal["attributes", "flicker", "appear"]
 Element = Mapping[str, Any]
 Interpolate = Callable[[Element, Element, float], Any]
 ALGORITHM = 2
-"""Part of every revision; one higher when the same records could get other findings."""
+"""Version of the algorithm, part of every revision; increment when equal records could give other results."""
 SLACK_S = 1e-3
 NUMBERS = (int, float)
 TRUSTED, TRUSTED_UNCALIBRATED = 0.7, 0.5
-"""Least mean chance (mean score) of an object that is taken to be real."""
+"""Default minimum mean probability (mean score, if uncalibrated) of an object considered real."""
 
 
 def linear(before: Element, after: Element, fraction: float) -> dict[str, Any]:
     """Element interpolated between two sightings of one object.
 
-    Numbers in proportion, all else from the nearer one.
+    Numbers are interpolated linearly; other values come from the nearer sighting.
 
     Examples
     --------
@@ -53,28 +53,29 @@ def linear(before: Element, after: Element, fraction: float) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Consistency:
-    """Assertions of objects that stay the same.
+    """Assertions that an object keeps its attributes and does not flicker.
 
     One per attribute (same object, same value), one for flicker, one for short appearances.
 
     Over records, ``id`` names the column that identifies an object, such as the predicted class of a
     patient's heartbeat: a class that comes and goes within seconds is an error. Over lists
     (``explode="outputs.detections"``: one record is one frame), ``id`` is a field of the elements, or a
-    ``tracker`` tells them apart. A checker takes it like an assertion; it becomes
+    ``tracker`` identifies them. A checker accepts it like an assertion; it expands to
 
     - ``<name>.<attribute>``: the value is not the one that most sightings of the object have from
-      ``within`` before to ``within`` after. Correction: the majority's value, its share as confidence.
-      Where a value changes for good, the first record with the new value is found, without correction.
+      ``within`` before to ``within`` after. Correction: the majority's value, its share as confidence. If a
+      value changes permanently, the first record with the new value is flagged, without correction.
     - ``<name>.flicker``: gone and back within ``within``; members are the frames of the gap. Correction:
-      the element in between, added to each of them; for records, the object's id in place of what was said.
-    - ``<name>.appear``: there for less than ``within``, gone before and after. Correction, only where
+      the interpolated element, added to each of them; for records, the object's id replaces the answer.
+    - ``<name>.appear``: present for less than ``within``, absent before and after. Correction, only where
       ``corrects`` names it: the elements removed; for records, the id around them, where it is the same on
       both sides.
 
-    Corrections become weak labels, and a wrong one harms: without ``calibration`` there are flags alone.
+    Corrections become weak labels, and wrong ones do harm: without ``calibration`` there are flags only.
 
-    What needs the future is found when it has come, at most three times ``within`` later, or when the
-    stream ends. What was open when a stream was silent for more than twice ``within`` is not judged.
+    Checks that need later records are decided once these have arrived, at most three times ``within`` later,
+    or when the stream ends. Events still open when a stream is silent for more than twice ``within`` are not
+    judged.
 
     Attributes
     ----------
@@ -91,22 +92,21 @@ class Consistency:
     name
         First part of the assertions' names; the last part of ``explode`` or ``id`` by default.
     tracker
-        Identity where the model gives none, from ``box`` and ``score``.
+        Identifies objects if the model gives no id; reads ``box`` and ``score``.
     interpolate
-        Element between two of one object: ``(before, after, fraction) -> element``; default
-        :func:`linear`.
+        Function ``(before, after, fraction) -> element`` that fills a gap; default :func:`linear`.
     score
-        Field of the elements (or column) with the model's own sureness in [0, 1], or with ``calibration`` in
-        any unit.
+        Field of the elements (or column) with the model's confidence in [0, 1]; any unit with
+        ``calibration``.
     calibration
-        What a score is worth, from labelled boxes (:func:`calibrate_boxes`) or labels
-        (:meth:`Calibration.fit`): ``trusted``, the tracker and the confidence of corrections go by the chance
-        that it gives.
+        Maps scores to probabilities, from labelled boxes (:func:`calibrate_boxes`) or labels
+        (:meth:`Calibration.fit`): ``trusted``, the tracker and the confidence of corrections use these
+        probabilities.
     trusted
-        With ``calibration``, the precision that is wanted: only gaps of objects whose mean chance around them
-        is at least this (default 0.7) are flicker, and only short-lived objects of less than one minus it are
+        With ``calibration``, the wanted precision: only gaps of objects whose mean probability around them is
+        at least this (default 0.7) are flicker, and only short-lived objects below one minus it are
         appearances. With ``score`` alone: objects whose mean score around a gap is at least this (default
-        0.5) are taken to be real, and only their gaps are flicker; only short-lived ones below it are
+        0.5) are considered real, and only their gaps are flicker; only short-lived ones below it are
         appearances.
     corrects
         Which checks propose corrections; with ``calibration`` attributes and flicker by default, without it
@@ -114,7 +114,7 @@ class Consistency:
     box
         Fields of the elements that a tracker reads: left, top, width, height.
     checks
-        Which of the kinds to expand to; attributes always, flicker and appear by default.
+        Kinds of checks to include; attributes always, flicker and appear by default.
     lateness_s
         See :class:`Window`.
 
@@ -177,14 +177,14 @@ class Consistency:
 
     @property
     def least_trusted(self) -> float:
-        """Mean chance (or score) of an object that is real."""
+        """Minimum mean probability (or score) of an object considered real."""
         if self.trusted is not None:
             return self.trusted
         return TRUSTED_UNCALIBRATED if self.calibration is None else TRUSTED
 
     @property
     def most_doubtful(self) -> float:
-        """Mean chance (or score) below which a short-lived object is an appearance."""
+        """Mean probability (or score) below which a short-lived object is an appearance."""
         if self.score is None:
             return np.inf
         if self.calibration is None:
@@ -192,14 +192,14 @@ class Consistency:
         return min(self.least_trusted, 1 - self.least_trusted)
 
     def proposes(self, check: Check) -> bool:
-        """True where findings of this kind come with corrections."""
+        """True if findings of this check come with corrections."""
         if self.corrects is not None:
             return check in self.corrects
         return self.calibration is not None and check != "appear"
 
     @property
     def window(self) -> Window:
-        """Window of all its assertions."""
+        """Window that all its assertions use."""
         reach = REACH if self.tracker is None else REACH_TRACKED
         columns = (self.explode,) if self.explode is not None else (self.id, *self.attributes, self.score)
         return Window(
@@ -212,7 +212,7 @@ class Consistency:
 
     @cached_property
     def assertions(self) -> tuple[Assertion, ...]:
-        """The assertions that this one stands for."""
+        """Assertions that this rule expands to."""
         runs = None if self.tracker is None else Runs(self.tracker)
         rule = replace(self)  # without the assertions themselves, which are no part of their revisions
         made: list[tuple[str, str, _Judge]] = []
@@ -234,7 +234,7 @@ class Consistency:
         )
 
     def named(self, name: str) -> Assertion:
-        """The assertion of a rule with one check, renamed."""
+        """The only assertion of a rule with one check, renamed."""
         (only,) = self.assertions
         return replace(only, name=name)
 
@@ -245,7 +245,7 @@ class Consistency:
 
 @dataclass(frozen=True)
 class _Scene:
-    """A view, its objects, and how to say what they are."""
+    """A view, its objects, and how their subjects are named."""
 
     rule: Consistency
     view: Batch
@@ -263,18 +263,18 @@ class _Scene:
 
     @cached_property
     def names(self) -> list[Any]:
-        """Name of every object: its id, or record and position of the box that a tracker saw first."""
+        """Name of each object: its id, or row and position of the first box that the tracker saw."""
         if self.rule.tracker is None:
             return list(self.seen.names)
         return [f"{self.keys[row]}.{position}" for row, position in self.seen.names]
 
     def subject(self, row: int, thing: int, event: str) -> str:
-        """``entity/object/event``: the same wherever the stream was cut."""
+        """Subject ``entity/object/event``, independent of how the stream is cut into batches."""
         entity = self.entities[row]
         return f"{'' if entity is None else entity}/{self.names[thing]}/{event}"
 
     def elements(self, at: NDArray[np.int64]) -> list[dict[str, Any]]:
-        """Fields of some elements as JSON can carry them."""
+        """Fields of some elements as JSON-compatible values."""
         names = list(self.objects.columns)
         place = pa.array(at)
         values = (plain(column.take(place), name) for name, column in self.objects.columns.items())
@@ -282,7 +282,7 @@ class _Scene:
 
 
 class _Judge:
-    """Shared base of one :class:`Consistency`'s judgements; its attributes are part of their revision."""
+    """Base class of the checks; its attributes are part of their revision."""
 
     def __init__(self, rule: Consistency, runs: Runs | None, attribute: str = "") -> None:
         self.rule = rule
@@ -318,7 +318,7 @@ class _Judge:
 
 
 class _Flicker(_Judge):
-    """Gone and back."""
+    """Check for objects that disappear and come back."""
 
     def find(self, scene: _Scene) -> Findings:
         seen, rule = scene.seen, scene.rule
@@ -363,7 +363,7 @@ class _Flicker(_Judge):
 
 
 class _Appear(_Judge):
-    """There for a moment."""
+    """Check for objects that are present only briefly."""
 
     def find(self, scene: _Scene) -> Findings:
         seen, rule = scene.seen, scene.rule
@@ -396,7 +396,7 @@ class _Appear(_Judge):
 
 
 class _Deviation(_Judge):
-    """Another value than the object's other sightings."""
+    """Check for values that differ from the object's other sightings."""
 
     def find(self, scene: _Scene) -> Findings:
         seen, rule, name = scene.seen, scene.rule, self.attribute
@@ -430,20 +430,20 @@ class _Deviation(_Judge):
 
 
 def _sure(sureness: NDArray[np.float64], share: NDArray[np.float64]) -> list[float]:
-    """Confidence in (0, 1]: by the model's scores, or without them by how many frames speak for it."""
+    """Confidence in (0, 1]: the model's mean score, or without scores the share of frames in favour."""
     known = np.where(np.isnan(sureness), share, sureness)
     confidence: list[float] = np.clip(known, 1e-6, 1.0).tolist()
     return confidence
 
 
 def _fractions(time: NDArray[np.int64]) -> list[float]:
-    """Positions of the frames between the first and the last, in [0, 1]."""
+    """Positions of the frames between the first and the last, scaled to [0, 1]."""
     whole = int(time[-1] - time[0])
     return [int(one - time[0]) / whole if whole else 0.5 for one in time[1:-1]]
 
 
 class _Found:
-    """Findings and weak labels while they are collected."""
+    """Collector of findings and weak labels."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -465,7 +465,7 @@ class _Found:
     def correct(
         self, row: int, kind: CorrectionKind, name: str, element: int, value: Any, confidence: float
     ) -> None:
-        """A correction that the latest finding proposes."""
+        """Add a correction to the latest finding."""
         self.corrections.append((row, len(self.rows) - 1, kind, name, element, value, confidence))
 
     def findings(self) -> Findings:

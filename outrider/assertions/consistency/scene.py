@@ -1,4 +1,4 @@
-"""Scene of a view: frames and objects, tracked ones included."""
+"""Scene of a view: its frames and the objects in them."""
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -23,17 +23,15 @@ Floats = NDArray[np.float64]
 _NONE: Ids = np.zeros(0, dtype=np.int64)
 
 WARM_UP, CHUNK, SETTLE = 3, 6, 3
-"""A tracker starts afresh for every ``CHUNK`` times ``within`` of event time, ``WARM_UP`` before it, and runs
-on for ``SETTLE`` after it, by when all that began in the chunk is decided."""
+"""Event time in units of ``within``: the tracker restarts for every ``CHUNK``, runs ``WARM_UP`` before it,
+and continues ``SETTLE`` after it, until all events that began in the chunk are decided."""
 REACH, REACH_TRACKED = 4, WARM_UP + CHUNK + SETTLE
-"""How many times ``within`` a window must reach back."""
+"""Required length of the window, in units of ``within``."""
 REMEMBERED_RUNS = 1024
 
 
 class Objects(NamedTuple):
-    """Elements of a view.
-
-    Those of a list column, or the records themselves.
+    """Elements of a list column, or the records themselves.
 
     Attributes
     ----------
@@ -42,7 +40,7 @@ class Objects(NamedTuple):
     position
         Position in the list; -1 for the record itself.
     columns
-        Arrow array of every field, by short name; plain values under the name of their list.
+        Arrow array of each field, by short name; plain values have the name of their list.
     """
 
     row: Ids
@@ -50,10 +48,7 @@ class Objects(NamedTuple):
     columns: dict[str, pa.Array]
 
     def column(self, name: str) -> pa.Array:
-        """Values of a field.
-
-        Null where no record of the view has the field, for example in frames without a box.
-        """
+        """Values of a field. All null if no record of the view has the field."""
         found = self.columns.get(name)
         return pa.nulls(len(self.row)) if found is None else found
 
@@ -63,14 +58,9 @@ class Objects(NamedTuple):
         return values
 
     def require(self, fields: Sequence[str], of: str, advice: str = "") -> None:
-        """Refuse elements of the list ``of`` that lack a field throughout.
+        """Raise ValueError if all elements of list ``of`` lack a field.
 
-        Lists that are empty lack none.
-
-        Raises
-        ------
-        ValueError
-            With the field, and those there are.
+        An empty list lacks none; the message names the field and the existing ones.
         """
         lacking = [name for name in fields if len(self.row) and name not in self.columns]
         if lacking:
@@ -78,12 +68,9 @@ class Objects(NamedTuple):
             raise ValueError(f"{of} has no field {lacking[0]!r}; there are {there}{advice}")
 
     def sides(self, box: Sequence[str], of: str) -> Floats:
-        """Left, top, width and height of boxes; NaN for null.
+        """Left, top, width and height of boxes, NaN for null.
 
-        Raises
-        ------
-        ValueError
-            If boxes of the list ``of`` have no such fields.
+        Shape (elements, 4) in total; raises ValueError if the boxes of list ``of`` lack these fields.
         """
         advice = "; send left, top, width and height of a box, or name the fields that are these: box=(...)"
         self.require(box, of, advice)
@@ -93,20 +80,20 @@ class Objects(NamedTuple):
 class Seen(NamedTuple):
     """Frames of a view with their objects.
 
-    A frame stands more than once where trackers overlap.
+    Where tracker runs overlap, a frame is repeated.
 
     Attributes
     ----------
     sightings
-        The objects.
+        Objects by frame.
     row
-        Row of the view of every frame.
+        Row of the view of each frame.
     element
-        Index into :class:`Objects` of every element of ``sightings``.
+        Index into :class:`Objects` of each element of ``sightings``.
     begins
-        Frames in which something may begin that is judged here; in another run of the tracker the rest is.
+        Mask of the frames at which an event may begin that is judged here; other tracker runs judge the rest.
     names
-        What each object code stands for.
+        Name of each object code.
     """
 
     sightings: Sightings
@@ -117,10 +104,7 @@ class Seen(NamedTuple):
 
 
 def objects_of(view: Batch, explode: str | None, fields: Sequence[str] = ()) -> Objects:
-    """Elements of a view with all their fields.
-
-    Without ``explode`` the records with the asked columns.
-    """
+    """Elements of a view with all their fields. Without ``explode`` the records, with columns ``fields``."""
     if explode is None:
         present = {name: view.arrow(name) for name in fields if view.has(name)}
         return Objects(np.arange(view.rows), np.full(view.rows, -1), present)
@@ -142,7 +126,7 @@ def micros(view: Batch) -> Ids:
 
 
 def seen_by_id(view: Batch, objects: Objects, identity: pa.Array, score: Ids, within: int) -> Seen:
-    """Objects that name themselves."""
+    """Objects identified by an id field."""
     codes, names = entity_codes(identity)
     sightings = Sightings(
         entity=_entities(view),
@@ -159,7 +143,7 @@ def seen_by_id(view: Batch, objects: Objects, identity: pa.Array, score: Ids, wi
 
 
 class TrackedPiece(NamedTuple):
-    """Consecutive rows of one stream under a tracker, and their ids."""
+    """Consecutive rows of one stream covered by one tracker run. With the ids of their boxes."""
 
     low: int
     high: int
@@ -170,10 +154,7 @@ class TrackedPiece(NamedTuple):
 
 
 class TrackedRun(NamedTuple):
-    """Progress of a tracker in one piece.
-
-    Digest and ids of every frame, and the tracks in memory.
-    """
+    """Saved state of a tracker run. Digest and box ids of each frame, and the tracks."""
 
     digests: list[bytes]
     ids: list[Ids]
@@ -182,23 +163,18 @@ class TrackedRun(NamedTuple):
 
 @dataclass
 class Runs:
-    """Tracker runs over pieces of streams.
+    """Cached tracker runs over pieces of streams.
 
-    Ids depend on event time alone.
-
-    A tracker's answer depends on all frames before. In a window that moves with the stream these would be
-    others for every way to cut it; so the tracker starts at fixed times. What it worked out is kept and
-    continued where the next view has the same frames; forgetting it costs time only.
+    A tracker's answer depends on all earlier frames, so in a sliding window it would depend on how the stream
+    is cut. Runs therefore start at fixed event times. They are continued if the next view has the same
+    frames; losing the cache costs time only.
     """
 
     tracker: Tracker
     known: OrderedDict[tuple[int, bytes], TrackedRun] = field(default_factory=OrderedDict)
 
     def seen(self, view: Batch, objects: Objects, boxes: Floats, score: Ids, within: int) -> Seen:
-        """Objects that the tracker tells apart.
-
-        Named by row and position of their first box.
-        """
+        """Objects identified by the tracker. Named by row and position of their first box."""
         time = micros(view)
         bounds = np.searchsorted(objects.row, np.arange(view.rows + 1))
         pieces = [
@@ -238,7 +214,7 @@ class Runs:
         return Seen(sightings, every, element, np.concatenate(begins).astype(np.bool_), names)
 
     def _ids(self, piece: TrackedPiece, time: Ids, boxes: Floats, score: Ids, bounds: Ids) -> Ids:
-        """Ids of all boxes of a piece, from where the tracker got with these frames the last time."""
+        """Ids of all boxes of a piece; continues from the cached run if its frames are equal."""
         frames, digests = [], []
         for row in range(piece.low, piece.high):
             part = slice(bounds[row], bounds[row + 1])
@@ -264,7 +240,7 @@ class Runs:
 
 
 def _pieces(view: Batch, time: Ids, within: int) -> Iterator[TrackedPiece]:
-    """Pieces in which something may be decided, by stream and time; consecutive ones overlap."""
+    """Pieces with possible decisions, by stream and time; consecutive ones overlap."""
     entity, chunk_size = _entities(view), CHUNK * within
     edges = np.flatnonzero(np.r_[True, np.diff(entity) > 0, True][: len(entity) + 1])
     for start, stop in pairwise(edges.tolist()):
@@ -279,5 +255,5 @@ def _pieces(view: Batch, time: Ids, within: int) -> Iterator[TrackedPiece]:
 
 
 def _entities(view: Batch) -> Ids:
-    """Running number of the stream of each row; a view has the rows of a stream together."""
+    """Index of each row's stream; a view has the rows of a stream together."""
     return np.cumsum(view.previous_rows() < 0) - 1

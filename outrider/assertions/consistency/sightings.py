@@ -1,7 +1,7 @@
 """Sightings of objects in frames: flicker, short appearances and contradictions.
 
-Everything here looks at most four times ``within`` back from the frame at which it is decided, so a window
-of that length gives the same answers however the stream is cut.
+A decision depends on at most four times ``within`` before its frame, so a window of that length gives equal
+answers however the stream is cut.
 """
 
 from dataclasses import dataclass
@@ -19,17 +19,14 @@ SCORE_UNITS = 1_000_000
 
 
 class SightingGaps(NamedTuple):
-    """Objects that were gone and came back.
-
-    Elements just before and just after.
-    """
+    """Gaps in the sightings of objects: the elements just before and after."""
 
     before: Ids
     after: Ids
     share: Floats
-    """Of the frames from ``within`` before the gap to its end, how many show the object."""
+    """Share of frames that show the object, from ``within`` before the gap to its end."""
     sureness: Floats
-    """Mean score of the object around the gap; nan without scores."""
+    """Mean score of the object around the gap; NaN without scores."""
 
     def where(self, kept: Bools) -> "SightingGaps":
         """Subset of the gaps."""
@@ -37,17 +34,14 @@ class SightingGaps(NamedTuple):
 
 
 class Blips(NamedTuple):
-    """Objects that were there for a moment.
-
-    Positions ``start`` to ``stop`` in ``Sightings.order``.
-    """
+    """Objects that are present only briefly: ``start`` to ``stop`` in ``Sightings.order``."""
 
     start: Ids
     stop: Ids
     share: Floats
-    """Of the frames from ``within`` before to ``within`` after, how many do not show the object."""
+    """Share of frames that do not show the object, from ``within`` before to ``within`` after."""
     sureness: Floats
-    """Mean score of the object; nan without scores."""
+    """Mean score of the object; NaN without scores."""
 
     def where(self, kept: Bools) -> "Blips":
         """Subset of the blips."""
@@ -59,9 +53,9 @@ class Deviations(NamedTuple):
 
     element: Ids
     majority: Ids
-    """Code of the value that most sightings have; -1 where none has more than the others."""
+    """Code of the most frequent value; -1 for a tie."""
     share: Floats
-    """Share of the sightings that have it."""
+    """Share of the sightings with that value."""
 
     def where(self, kept: Bools) -> "Deviations":
         """Subset of the deviations."""
@@ -70,7 +64,7 @@ class Deviations(NamedTuple):
 
 @dataclass(frozen=True)
 class Sightings:
-    """Objects by frame.
+    """Objects by frame, as arrays.
 
     Attributes
     ----------
@@ -79,18 +73,18 @@ class Sightings:
     time
         Microseconds, ascending inside a stream, shape (frames,).
     judged
-        Frames whose arrival decides something now; the others are context, shape (frames,).
+        Mask of the new frames, whose arrival may decide an event; the others are context, shape (frames,).
     last
         True on the last frame of a stream that has ended, shape (frames,).
     frame
-        Frame of every element, ascending, shape (elements,).
+        Frame of each element, ascending, shape (elements,).
     object
-        Code >= 0 of the object an element shows; -1 shows none, shape (elements,).
+        Code >= 0 of the object that an element shows, or -1 for none, shape (elements,).
     within
-        Microseconds: what is gone for longer was not gone by mistake.
+        Maximum length of a gap or appearance that counts as an error, in microseconds.
     score
-        How sure the model is of each element in millionths (whole numbers add up the same however the stream
-        is cut), shape (elements,); empty without.
+        Model confidence of each element in millionths, shape (elements,); empty without scores. Integers make
+        sums independent of how the stream is cut.
     """
 
     entity: Ids
@@ -104,7 +98,7 @@ class Sightings:
 
     @cached_property
     def order(self) -> Ids:
-        """Elements that show an object, by stream, object and frame."""
+        """Elements with an object, sorted by stream, object and frame."""
         shown = np.flatnonzero(self.object >= 0)
         stream = self.entity[self.frame[shown]]
         many = int(self.object.max(initial=0)) + 1
@@ -112,7 +106,7 @@ class Sightings:
 
     @cached_property
     def is_first(self) -> Bools:
-        """Mask of the first sighting of each object in ``order``."""
+        """Mask of the first sighting of each object, along ``order``."""
         element = self.order
         stream, thing = self.entity[self.frame[element]], self.object[element]
         first: Bools = np.r_[True, (stream[1:] != stream[:-1]) | (thing[1:] != thing[:-1])][: len(element)]
@@ -120,12 +114,12 @@ class Sightings:
 
     @cached_property
     def clock(self) -> Ids:
-        """Time along ``order``, ascending throughout: objects lie further apart than any window."""
+        """Time along ``order``, made ascending. Objects are separated by more than any window."""
         return _clock(self.time[self.frame[self.order]], self.is_first, self.within)
 
     @cached_property
     def frame_clock(self) -> Ids:
-        """Time along the frames, ascending throughout."""
+        """Time along the frames, made ascending across streams."""
         return _clock(self.time, self._is_first_frame, self.within)
 
     @cached_property
@@ -135,21 +129,17 @@ class Sightings:
 
     @cached_property
     def _final_frame(self) -> Ids:
-        """Last frame of the stream of each frame."""
+        """Last frame of each frame's stream."""
         final = np.flatnonzero(np.r_[self._is_first_frame[1:], True])
         found: Ids = final[np.cumsum(self._is_first_frame) - 1]
         return found
 
     def gaps(self, *, trusted: float = 0.0) -> SightingGaps:
-        """Objects gone for at least a frame and back within ``within``.
+        """Objects absent for at least a frame and back within ``within``.
 
-        Only those decided now.
-
-        Parameters
-        ----------
-        trusted
-            Least mean score of the object, from ``within`` before the gap to ``within`` after it. Without
-            scores a gap is decided at the frame the object is back in; with them ``within`` later.
+        Only those decided by the new frames. ``trusted`` is the minimum mean score of the object, from
+        ``within`` before the gap to ``within`` after it. Without scores a gap is decided at the frame in
+        which the object is back; with scores ``within`` later.
         """
         element, frame, clock = self.order, self.frame[self.order], self.clock
         near = ~self.is_first[1:] & (np.diff(frame) > 1) & (np.diff(clock) <= self.within)
@@ -170,14 +160,10 @@ class Sightings:
         return SightingGaps(element[back], element[back + 1], seen / (seen + missing), sureness)
 
     def blips(self, *, trusted: float = np.inf) -> Blips:
-        """Objects there for less than ``within``, gone before and after.
+        """Objects present for less than ``within``, absent before and after.
 
-        Only those decided now.
-
-        Parameters
-        ----------
-        trusted
-            With scores: objects of at least this mean score are no blips.
+        Only those decided by the new frames. With scores, objects of a mean score of at least ``trusted`` are
+        left out.
         """
         frame, clock = self.frame[self.order], self.clock
         start = np.flatnonzero(self.is_first | np.r_[True, np.diff(clock) > self.within][: len(clock)])
@@ -206,14 +192,13 @@ class Sightings:
     def deviations(self, value: Ids) -> Deviations:
         """Elements that contradict most sightings of their object nearby.
 
-        Sightings count from ``within`` before to ``within`` after.
-
-        A lasting change leaves nobody in the minority; its first element deviates, with no majority.
+        Sightings count from ``within`` before to ``within`` after, and only elements decided by the new
+        frames. After a permanent change the first element with the new value is listed, without a majority.
 
         Parameters
         ----------
         value
-            Code >= 0 of each element's value, -1 unknown, shape (elements,).
+            Code >= 0 of each element's value, -1 if unknown, shape (elements,).
         """
         at = np.flatnonzero(value[self.order] >= 0)
         codes, clock, thing = value[self.order][at], self.clock[at], np.cumsum(self.is_first)[at]
@@ -240,10 +225,10 @@ class Sightings:
         return Deviations(element[decided], winner[found][decided], share[found][decided])
 
     def _decided(self, frame: Ids, delay: int) -> Bools:
-        """Mask of the frames whose first frame later than ``delay`` is judged now.
+        """Mask of the frames for which time ``frame + delay`` has just passed.
 
-        A stream that ended decides all that was open. One that was silent for more than ``within`` longer
-        than the delay leaves it undecided: the window may no longer hold what it would need.
+        The end of a stream decides all open frames. If the stream was silent for more than ``within`` longer
+        than the delay, frames stay undecided: the window may have dropped their context.
         """
         clock, count = self.frame_clock, len(self.time)
         due = clock[frame] + delay
@@ -254,14 +239,14 @@ class Sightings:
         return np.where(inside, now, self.last[self._final_frame[frame]]).astype(np.bool_)
 
     def _mean_score(self, start: Ids, stop: Ids) -> Floats:
-        """Mean score of the elements from ``start`` to ``stop`` in ``order``; whole numbers keep it exact."""
+        """Mean score of the elements from ``start`` to ``stop`` in ``order``, from exact integer sums."""
         total = np.r_[0, np.cumsum(self.score[self.order])]
         mean: Floats = (total[stop] - total[start]) / (np.maximum(stop - start, 1) * SCORE_UNITS)
         return mean
 
 
 def _clock(time: Ids, is_first: Bools, within: int) -> Ids:
-    """Ascending time in which groups, and long silences, are eight times ``within`` apart."""
+    """Ascending time in which groups are 8 ``within`` apart and longer silences are cut to that."""
     if not len(time):
         return time
     step = np.minimum(np.diff(time, prepend=time[:1]), 8 * within)
@@ -270,7 +255,7 @@ def _clock(time: Ids, is_first: Bools, within: int) -> Ids:
 
 
 def _majorities(codes: Ids, at: Ids, low: Ids, high: Ids) -> tuple[Ids, Ids, Ids]:
-    """Most frequent code between ``low`` and ``high`` (-1: a tie), its count, and that of one's own."""
+    """Most frequent code from ``low`` to ``high`` (-1: a tie), its count, and that of the code at ``at``."""
     winner, best, own = (np.zeros(len(at), dtype=np.int64) for _ in range(3))
     ends = np.cumsum(high - low)
     start = 0
@@ -285,10 +270,10 @@ def _majorities(codes: Ids, at: Ids, low: Ids, high: Ids) -> tuple[Ids, Ids, Ids
 
 def _majorities_of(codes: Ids, at: Ids, low: Ids, high: Ids) -> tuple[Ids, Ids, Ids]:
     size = high - low
-    who = np.repeat(np.arange(len(at)), size)
+    owner = np.repeat(np.arange(len(at)), size)
     seen = codes[np.arange(int(size.sum())) - np.repeat(np.cumsum(size) - size - low, size)]
     many = int(codes.max()) + 1
-    pair, count = np.unique(who * many + seen, return_counts=True)
+    pair, count = np.unique(owner * many + seen, return_counts=True)
     judge, code = pair // many, pair % many
     ranked = np.lexsort((code, -count, judge))
     first = np.r_[True, np.diff(judge[ranked]) > 0]

@@ -1,6 +1,6 @@
-"""Identity of boxes from frame to frame.
+"""Trackers: give boxes an identity from frame to frame.
 
-For models that give boxes without identity.
+For models whose boxes have none.
 """
 
 import json
@@ -25,9 +25,9 @@ class Frame(NamedTuple):
     boxes
         ``left, top, width, height``, shape (n, 4).
     scores
-        How sure the model is of each, shape (n,).
+        Model confidence of each box, shape (n,).
     time_s
-        When it was taken; later than the frame before.
+        Time of the picture in seconds, later than that of the previous frame.
     """
 
     boxes: Floats
@@ -37,22 +37,22 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tracks:
-    """All that a tracker remembers between two frames.
+    """State of a tracker between two frames.
 
     Attributes
     ----------
     id
         Shape (tracks,).
     place
-        Centre and size at the last sighting, smoothed, shape (tracks, 4).
+        Smoothed centre and size at the last sighting, shape (tracks, 4).
     velocity
         Change of ``place`` per second, shape (tracks, 4).
     seen_s
-        Time of the last sighting, shape (tracks,).
+        Time of the last sighting in seconds, shape (tracks,).
     hits
-        Sightings so far, shape (tracks,).
+        Number of sightings so far, shape (tracks,).
     next_id
-        What the next new object is called.
+        Id of the next new object.
     """
 
     id: Ids
@@ -64,15 +64,12 @@ class Tracks:
 
     @classmethod
     def none(cls) -> "Tracks":
-        """Tracks before the first frame."""
+        """State before the first frame."""
         whole, real = np.zeros(0, dtype=np.int64), np.zeros(0)
         return cls(whole, np.zeros((0, 4)), np.zeros((0, 4)), real, whole)
 
     def to_json(self) -> str:
-        """The same tracks as text.
-
-        :meth:`from_json` gives them back exactly.
-        """
+        """JSON text of the tracks, for :meth:`from_json`; exact."""
         return json.dumps({name: np.asarray(getattr(self, name)).tolist() for name in self.__slots__})
 
     @classmethod
@@ -90,21 +87,18 @@ class Tracks:
 
 
 class Tracker(Protocol):
-    """Tracker: gives boxes an identity.
+    """Protocol of trackers: assign an object id to each box.
 
     A pure function of its tracks and the next frame.
     """
 
     def step(self, tracks: Tracks, frame: Frame) -> tuple[Tracks, Ids]:
-        """Tracks after the frame, and the id of every box.
-
-        Ids have shape (n,).
-        """
+        """Tracks after the frame, and each box's object id, shape (n,)."""
         ...
 
 
 def track(frames: Sequence[Frame], tracker: Tracker | None = None) -> list[Ids]:
-    """Ids of the boxes of every frame of a whole sequence.
+    """Object ids of the boxes of each frame of a sequence.
 
     Parameters
     ----------
@@ -127,21 +121,21 @@ def track(frames: Sequence[Frame], tracker: Tracker | None = None) -> list[Ids]:
 
 @dataclass(frozen=True, slots=True)
 class IouTracker:
-    """Best overlap with where the object was last seen.
+    """Tracker that matches each box by overlap with the last one.
 
     Attributes
     ----------
     overlap
-        Least intersection over union of one object's boxes.
+        Minimum intersection over union of an object's consecutive boxes.
     memory_s
-        An object not seen for longer is forgotten, seconds.
+        Seconds without a sighting after which an object is forgotten.
     """
 
     overlap: float = 0.3
     memory_s: float = 0.6
 
     def step(self, tracks: Tracks, frame: Frame) -> tuple[Tracks, Ids]:
-        """State to remember, and the id of every box, shape (n,)."""
+        """Tracks after the frame, and each box's object id, shape (n,)."""
         kept = _recent(tracks, frame.time_s - self.memory_s)
         likeness = overlaps(cornered(kept.place), frame.boxes)
         known, box = _pairs(np.where(likeness >= self.overlap, likeness, 0.0))
@@ -152,31 +146,31 @@ class IouTracker:
 
 @dataclass(frozen=True, slots=True)
 class MotionTracker:
-    """Constant velocity, sure boxes first, objects with a history before newcomers.
+    """Tracker with constant velocity that matches confident boxes and established objects first.
 
-    Predicts every object's box from its smoothed velocity (an alpha-beta filter, the steady state of a
-    Kalman filter), then pairs in two rounds: boxes of which the model is sure, then the others, which
-    must fit better. Boxes are compared after widening both (fast, small objects at few frames a second do
-    not overlap themselves) and must have a similar height.
+    Predicts each object's box from its smoothed velocity (an alpha-beta filter, the steady state of a Kalman
+    filter), then matches in two rounds: boxes with a high score, then the others, which must fit better.
+    Boxes are compared after widening both (fast, small objects at a low frame rate do not overlap their
+    previous box) and must have a similar height.
 
     Attributes
     ----------
     sure
-        Score from which a box belongs to the first round.
+        Minimum score of a box in the first round.
     overlap
-        Least intersection over union of prediction and box, widened, in the first round.
+        Minimum intersection over union of prediction and box, widened, in the first round.
     overlap_unsure
         The same in the second round.
     widen
         Share of width and height added on each side before boxes are compared.
     height_ratio
-        Least ratio of the smaller to the larger height.
+        Minimum ratio of the smaller to the larger height.
     history
-        Bonus of an object seen five times or more over a newcomer when both claim one box.
+        Bonus of an object seen five times or more over a newer one when both compete for one box.
     position_gain, velocity_gain
         Share of the prediction's error that corrects place and velocity; the first sightings count more.
     memory_s
-        An object not seen for longer is forgotten, seconds.
+        Seconds without a sighting after which an object is forgotten.
 
     References
     ----------
@@ -195,7 +189,7 @@ class MotionTracker:
     memory_s: float = 1.0
 
     def step(self, tracks: Tracks, frame: Frame) -> tuple[Tracks, Ids]:
-        """State to remember, and the id of every box, shape (n,)."""
+        """Tracks after the frame, and each box's object id, shape (n,)."""
         kept = _recent(tracks, frame.time_s - self.memory_s)
         place = centred(frame.boxes)
         elapsed_s = frame.time_s - kept.seen_s
@@ -218,7 +212,7 @@ class MotionTracker:
         return np.where(low >= self.height_ratio * high, likeness, 0.0)
 
     def _moved(self, kept: Tracks, predicted: Floats, sighted: Floats, elapsed: Floats, known: Ids) -> Tracks:
-        """Tracks with place and velocity of the sighted ones corrected by the prediction's error."""
+        """Tracks whose sighted members have place and velocity corrected by the prediction error."""
         error = sighted - predicted[known]
         hits = kept.hits[known][:, None]
         gain = np.maximum(self.position_gain, 1.0 / (hits + 1))
@@ -243,7 +237,7 @@ def _recent(tracks: Tracks, oldest_s: float) -> Tracks:
 
 
 def _pairs(worth: Floats) -> tuple[Ids, Ids]:
-    """Rows and columns of the assignment of greatest total worth; pairs worth nothing are no pairs."""
+    """Rows and columns of the assignment of greatest total value; pairs of value 0 are left out."""
     from scipy.optimize import linear_sum_assignment  # 0.1 s to load
 
     if not worth.any():
@@ -254,7 +248,7 @@ def _pairs(worth: Floats) -> tuple[Ids, Ids]:
 
 
 def _seen(tracks: Tracks, frame: Frame, known: Ids, box: Ids) -> tuple[Tracks, Ids]:
-    """Tracks after a frame: paired ones are sighted, every other box is a new object."""
+    """Tracks after a frame: matched ones are sighted, every other box starts a new object."""
     count = len(frame.boxes)
     new = np.setdiff1d(np.arange(count), box)
     ids = np.empty(count, dtype=np.int64)

@@ -1,12 +1,12 @@
 """Detection of changes with a stated chance of a false alarm.
 
 Evidence is a fortune that starts at 1 and bets on a change: while nothing has changed it ever reaches 1 / a
-with a probability of at most a (Ville's inequality), however often somebody looks. :class:`ShiftDetector`
-holds blocks against a fixed, estimated reference; :func:`rising` holds counts behind each possible onset
-against all before it, moved by the :func:`weekly_odds` of a rhythm, :func:`loss_rise` losses of labelled
-observations, :func:`excess` counts against a limit that somebody has set. All mix over the unknown time of
-the change, :func:`select_alarms` spends one alpha over all streams, and :func:`onset_interval` says since
-when.
+with a probability of at most a (Ville's inequality), however often it is checked. :class:`ShiftDetector`
+compares blocks with a fixed, estimated reference; :func:`rising` compares counts after each possible onset
+with all before it, moved by the :func:`weekly_odds` of a rhythm, :func:`loss_rise` does so for losses of
+labelled observations, :func:`excess` compares counts with a given limit. All mix over the unknown time of the
+change, :func:`select_alarms` spends one alpha over all streams, and :func:`onset_interval` estimates the time
+of the change.
 """
 
 from .excess import excess

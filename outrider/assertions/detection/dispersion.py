@@ -1,4 +1,4 @@
-"""Dispersion of shares among windows, by which observations are counted down."""
+"""Overdispersion of shares among windows, by which counts are reduced."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,29 +9,29 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 FEWEST_WINDOWS = 20
-"""Windows without which nothing is known of how much they differ."""
+"""Minimum number of windows for an estimate of overdispersion."""
 _COARSEST = 6
-"""Windows are joined to blocks as long as there are so many blocks."""
+"""Minimum number of blocks; windows are pooled into longer blocks down to this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispersion:
-    r"""Variation of a share among windows, against that of independent observations.
+    """Variation of a share among windows, relative to independent observations.
 
-    Long-lived entities, rhythms and uneven weights make windows differ. Counts are divided by how much they
-    do, so that a fortune of independent bets (:class:`~.ShiftDetector`) gains no more from such windows than
-    chance allows. **Guarantee**: exact where observations are independent but for groups of at most ``ratio``
-    that are the same (a fortune raised to a power of at most 1 is a supermartingale); about so where shares
-    of windows vary normally. The error of an estimate from few windows is in the ratio, as in Student's test.
+    Long-lived entities, rhythms and uneven weights increase the differences between windows. Counts are
+    divided by that factor, so that a test for independent observations (:class:`~.ShiftDetector`) stays
+    valid. **Guarantee**: exact if observations are independent but for groups of at most ``ratio`` equal ones
+    (a fortune raised to a power of at most 1 is a supermartingale); approximate if shares of windows vary
+    normally. The ratio includes the error of an estimate from few windows, as in Student's test.
 
     Parameters
     ----------
     ratio
-        Observations that count as one, >= 1, shape (streams,).
+        Number of observations that count as one, >= 1, shape (streams,).
     most
-        Observations of a window beyond which more say nothing new, shape (streams,): those of a mean window.
+        Cap on the observations of a window, shape (streams,): those of a mean window.
     windows
-        Windows with observations, shape (streams,).
+        Number of windows with observations, shape (streams,).
 
     References
     ----------
@@ -62,18 +62,17 @@ class Dispersion:
         group: NDArray[np.int64] | None = None,
         column: NDArray[np.int64] | None = None,
     ) -> Self:
-        """Dispersion of windows in order of time.
+        """Overdispersion from windows in order of time.
 
         Parameters
         ----------
         hits, seen
             Shape (streams, windows).
         needed
-            Evidence of one window that the ratio has to stand, in nats.
+            Evidence that a single window may contribute without a false alarm, in nats.
         group, column
-            Streams whose dispersion is that of one column together (below 0: of none), and the column that
-            each belongs to, shape (streams,): a stream is dispersed as much as its column, at least, for of
-            one that hardly ever came nothing else is known.
+            Group whose streams share one estimate (below 0: none), and group of each stream whose estimate is
+            its minimum, shape (streams,): rare streams alone show too little.
         """
         is_there = seen > 0
         windows = is_there.sum(axis=1)
@@ -93,9 +92,9 @@ class Dispersion:
         return cls(np.maximum(ratio, 1.0), most, windows)
 
     def effective(self, hits: Floats, seen: Floats) -> tuple[Floats, Floats]:
-        """Hits and observations that count.
+        """Effective hits and observations.
 
-        Of one window, shape (streams,), or of many, shape (streams, windows).
+        For one window, shape (streams,), or many, shape (streams, windows).
         """
         shape = (slice(None), *(None,) * (hits.ndim - 1))
         own = np.minimum(seen, self.most[shape]) / self.ratio[shape]
@@ -104,7 +103,7 @@ class Dispersion:
 
 
 def _ratio(hits: Floats, seen: Floats, group: NDArray[np.int64], column: NDArray[np.int64]) -> Floats:
-    """Pearson's chi-square over its degrees of freedom, of each stream or its column, shape (streams,)."""
+    """Pearson's chi-square over its degrees of freedom, per stream or its group, shape (streams,)."""
     total = seen.sum(axis=1)
     share = hits.sum(axis=1) / np.where(total > 0, total, 1.0)
     away = np.divide(hits - seen * share[:, None], np.sqrt(seen), out=np.zeros_like(hits), where=seen > 0)
@@ -121,10 +120,10 @@ def _ratio(hits: Floats, seen: Floats, group: NDArray[np.int64], column: NDArray
 
 
 def _student(freedom: NDArray[np.int64], needed: float) -> Floats:
-    r"""Factor by which a variance of so few degrees of freedom is taken for more.
+    """Factor that widens a variance estimated with few degrees of freedom.
 
-    Over the error of the estimate a deviation with the chance :math:`e^{-s}` has that chance again:
-    :math:`(1 + 2 s c / f)^{-f / 2} = e^{-s}`.
+    With it, a deviation of probability :math:`e^{-s}` keeps that probability: :math:`(1 + 2 s c / f)^{-f / 2}
+    = e^{-s}`.
     """
     own = np.maximum(freedom, 1).astype(np.float64)
     return np.asarray(np.expm1(np.minimum(2.0 * needed / own, 50.0)) * own / (2.0 * needed))

@@ -1,4 +1,4 @@
-"""Evidence that a rate lies above a limit."""
+"""Evidence that a rate is above a limit."""
 
 import math
 from statistics import NormalDist
@@ -11,38 +11,38 @@ from outrider.assertions.statistics.bets import UNIT_BETS, mean_wealth
 Floats = NDArray[np.float64]
 
 FEWEST = 0.25
-"""Blocks since the first observation, of the window, from which their scatter is known."""
+"""Share of the window that must have passed before dispersion is estimated."""
 _LEFT_OUT, _MANY = 2, 200
 STRETCHES = 8
-"""Blocks with observations from which it is known, and stretches of the widest width, at least."""
+"""Minimum number of blocks with observations, and of stretches of the widest width."""
 
 
 def excess(hits: Floats, seen: Floats, *, limit: float, window: int, share: float) -> float:
-    r"""Logarithm of the evidence that a rate exceeds a limit.
+    """Logarithm of the evidence that a rate exceeds a limit (an e-value).
 
-    **Null**: given all before it, no observation is a hit with a chance above ``limit``. **Guarantee**: an
-    e-detector, the sum over starts of fortunes that bet on more hits: looked at whenever, its expectation is
-    at most the sum of the shares of the starts so far. So within as many blocks as have a sum of 1 it reaches
-    log(1 / a + 1) with a probability of at most a. Counts are divided by their :func:`scatter`, for
-    observations that are alike when near prove less; that costs the 1.
+    **Null**: given the past, no observation is a hit with a probability above ``limit``. **Guarantee**: an
+    e-detector, the sum over start blocks of fortunes that bet on more hits: at any stopping time its
+    expectation is at most the sum of the shares of the start blocks so far. So within the blocks whose shares
+    sum to 1 it reaches log(1 / a + 1) with a probability of at most a. Counts are divided by their
+    overdispersion (:func:`scatter`), since correlated observations prove less; this causes the + 1.
 
     Parameters
     ----------
     hits, seen
         Per block in order of time, the newest last, shape (blocks,); an observation in [0, 1] counts as that
-        share of a hit.
+        fraction of a hit.
     limit
-        At 0 or below a single hit proves it, at 1 or above nothing does.
+        Rate. At 0 or below a single hit proves it, at 1 or above nothing does.
     window
-        Newest blocks that may be a start.
+        Number of newest blocks that may be the start.
     share
-        Of the evidence of each start.
+        Share of the evidence of each start block.
 
     Returns
     -------
     float
-        -inf until a quarter of the window has passed since the first observation, and eight blocks have any:
-        nothing is known of their scatter before.
+        -inf until a quarter of the window has passed since the first observation and eight blocks have any:
+        before, dispersion is unknown.
 
     References
     ----------
@@ -70,12 +70,12 @@ def excess(hits: Floats, seen: Floats, *, limit: float, window: int, share: floa
 
 
 def scatter(hits: Floats, seen: Floats) -> float:
-    r"""Number of observations that say as much as one.
+    """Overdispersion: number of observations that count as one.
 
-    The largest of two estimates: variance between neighbouring stretches over that of independent
-    observations, for widths up to an eighth of the time; and, where neighbouring blocks differ less than wide
-    stretches do by a factor r, the same entities are seen again and again: (2 - r) / r, as of a first-order
-    autoregression. A single change of level is no scatter: the two largest differences are left out.
+    The larger of two estimates: variance between neighbouring stretches over that of independent
+    observations, for widths up to an eighth of the time; and, if neighbouring blocks differ less than wide
+    stretches by a factor r (the same entities are seen repeatedly), (2 - r) / r, as for a first-order
+    autoregression. The two largest differences are left out, so that a single change of level does not count.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def scatter(hits: Floats, seen: Floats) -> float:
     Returns
     -------
     float
-        At least 1; inf of fewer than eight blocks with observations.
+        At least 1; inf for fewer than eight blocks with observations.
 
     References
     ----------
@@ -106,7 +106,7 @@ def scatter(hits: Floats, seen: Floats) -> float:
     rarer = max(float(min(hits.sum(), seen.sum() - hits.sum())), 1.0)
     share = (hits.sum() + 0.5) / (seen.sum() + 1.0)
     found: list[float] = []
-    """Variance between neighbours of rising width."""
+    """Variance ratio between neighbouring stretches, by rising width."""
     while (width := 2 ** len(found)) * STRETCHES <= len(seen):
         count = len(seen) // width
         own, whole = (side[-count * width :].reshape(count, width).sum(axis=1) for side in (hits, seen))
@@ -120,7 +120,7 @@ def scatter(hits: Floats, seen: Floats) -> float:
 
 
 def _trimmed(squares: Floats) -> float:
-    """Mean of squared deviations but the two largest, over that of normal ones."""
+    """Trimmed mean of squared deviations (without the two largest), relative to normal ones."""
     count = len(squares)
     if count > _MANY:
         return float(squares.mean())

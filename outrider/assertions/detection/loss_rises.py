@@ -1,4 +1,4 @@
-"""Evidence that a loss has risen since an unknown labelled observation."""
+"""Evidence that a loss has risen since an unknown time."""
 
 import math
 from dataclasses import dataclass
@@ -14,23 +14,23 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _BETS: Floats = 0.5 * np.exp2(-np.arange(7, dtype=np.float64))
-"""Stakes on a larger loss behind the onset, times a weight over that of the first block."""
+"""Bets on a larger loss after the onset, in multiples of (weight / weight of the first block)."""
 _ERRORS: Floats = np.array([1.0, 2.5])
-"""Standard errors of the loss before the onset, by which bets say that it was smaller."""
+"""Standard errors of the loss before the onset, for bets that it was smaller."""
 _KEPT_BEFORE, _KEPT_AFTER = 0.2, 0.1
-"""Shares of the fortunes that bet nothing: what is lost at most where the usual loss is another."""
+"""Shares of the fortunes that are not bet; they limit the loss if the usual loss is a different one."""
 _GRID = 200
-"""Possible usual losses that are held against the counts."""
+"""Number of candidate values of the usual loss."""
 _MOST_ONSETS = 48
-"""Onsets whose evidence is computed, the likeliest: leaving some out loses power only."""
+"""Maximum number of onsets evaluated, the most likely ones: leaving some out costs power only."""
 _LEAST = 10
-"""Observations of a block, and pairs of blocks, from which their variance says something."""
+"""Minimum number of observations per block, and of pairs of blocks, for a variance estimate."""
 DAYS = 14
-"""Days from which what is known of their scatter stands alone."""
+"""Number of days from which their estimated scatter is used without a prior."""
 _SCATTER = 0.3
-"""Standard deviation of the logarithm of a day's odds that is presumed while few are known."""
+"""Prior standard deviation of a day's log odds while fewer days are known."""
 _PRIOR = 2.2
-"""Above the sum of 1 / (k ln² k) from 2 on."""
+"""Upper bound of the sum of 1 / (k ln² k) from k = 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class LossBlocks:
     Attributes
     ----------
     lost, seen
-        Shape (blocks, weights); a loss in [0, 1] counts as that share of a lost observation.
+        Shape (blocks, weights); a loss in [0, 1] counts as that fraction of a lost observation.
     weight
-        Of the observations of a column, above 0, shape (weights,).
+        Weight of the observations of each column, > 0, shape (weights,).
     """
 
     lost: Floats
@@ -51,36 +51,33 @@ class LossBlocks:
 
     @property
     def effective(self) -> tuple[Floats, Floats]:
-        """Lost and seen of equal weights, as many as inform as much.
-
-        Shape (blocks,) each.
-        """
+        """Equivalent counts of equally weighted lost and seen observations. Each of shape (blocks,)."""
         mass, squares = self.seen @ self.weight, self.seen @ self.weight**2
         scale = mass.sum() / max(float(squares.sum()), 1e-300)
         return scale * (self.lost @ self.weight), scale * mass
 
 
 def onset_shares(begun_s: Floats, numbers: Integers, *, horizon_s: float) -> Floats:
-    r"""Shares of the evidence for onsets at each block.
+    r"""Share of the evidence for an onset at each block.
 
-    Half goes by the time since the block before, half by the number of the block, as :math:`1 / (k \ln^2 k)`;
-    both are known before the block has an outcome. Those of the first horizon have a sum of at most 1, those
-    of each later one of little above 1 / 2.
+    Half depends on the time since the previous block, half on the block's number, as :math:`1 / (k \ln^2 k)`;
+    both are known before the outcomes of the block. Shares of the first horizon sum to at most 1, those of
+    each later one to slightly above 1 / 2.
 
     Parameters
     ----------
     begun_s
         Time of each block's first observation in s, ascending, shape (blocks,).
     numbers
-        Of each block since the first one, from 0, ascending, shape (blocks,).
+        Number of each block, from 0, ascending, shape (blocks,).
     horizon_s
-        Above 0.
+        Horizon in seconds, > 0.
 
     Returns
     -------
     ndarray
-        Shape (blocks,); 0.0 for the first block, which has nothing before it. Where blocks are missing, the
-        next one has a share by its number alone.
+        Shape (blocks,); 0.0 for the first block. After missing blocks the next one has the share of its
+        number only.
 
     Examples
     --------
@@ -104,35 +101,35 @@ def loss_rise(
     known: tuple[Floats, Floats] | None = None,
     day: Integers | None = None,
 ) -> float:
-    r"""Logarithm of the evidence that a loss has risen since some block.
+    """Logarithm of the evidence (e-value) that a loss has risen.
 
-    **Null**: given all before it, each observation, drawn by its weight, is lost with one unknown mean m, or
-    with less behind some block. **Guarantee**: an e-detector: looked at whenever, its expectation is at most
-    the sum of the shares of the onsets so far. So it reaches log(1 / a + 1) within a time in which that is 1
-    with a probability of at most a, and no more often than that on average later. For each m and onset it is
-    below the product of an e-value that the loss before was smaller and of a fortune that bets on a larger
-    one since, both in proportion to the weights over those of the first block, which says nothing else; a bet
-    on lighter weights than one that came is lost. The evidence of an onset is divided by the
-    :func:`dispersion` of blocks or of the days before it, whichever is more.
+    **Null**: given the past, each observation, drawn by its weight, has one unknown mean loss m, or a smaller
+    one after some block. **Guarantee**: an e-detector: at any stopping time its expectation is at most the
+    sum of the shares of the onsets so far. So within the time in which shares sum to 1 it reaches log(1 / a +
+    1) with a probability of at most a, and no more often on average later. For each m and onset it is a lower
+    bound of the product of an e-value that the earlier loss was smaller and a fortune that bets on a larger
+    loss since. Bets are proportional to the weights relative to those of the first block, which serves for
+    nothing else; a bet scaled to lighter weights than a later one is lost. The log evidence of an onset is
+    divided by the :func:`dispersion` of the blocks, or of the days before it if that is larger.
 
     Parameters
     ----------
     blocks
-        Of one stream; the last may be incomplete.
+        Blocks of one stream; the last may be incomplete.
     share
-        Of each onset, fixed before its block, shape (blocks,); see :func:`onset_shares`.
+        Share of each onset, fixed before its block, shape (blocks,); see :func:`onset_shares`.
     needed
-        Evidence that is of interest: where a cheap bound lies below it, -inf is returned.
+        Evidence of interest: -inf is returned if a cheap upper bound is below it.
     known
-        Lost and seen of equal weight to compare each onset with instead of those before, shape (blocks,)
-        each.
+        Equally weighted lost and seen counts, shape (blocks,) each, that replace the observations before each
+        onset.
     day
-        Of each block, ascending, shape (blocks,); None where days are not known.
+        Day of each block, ascending, shape (blocks,); None if unknown.
 
     Returns
     -------
     float
-        -inf without observations in three blocks.
+        -inf if fewer than three blocks have observations.
 
     References
     ----------
@@ -171,15 +168,15 @@ def loss_rise(
 
 
 def dispersion(lost: Floats, seen: Floats) -> float:
-    """Proven ratio of the blocks' variance to that of independent observations.
+    """Proven ratio (>= 1) of the blocks' variance to independent observations'.
 
-    At least 1. Observations that are alike when near prove less by that factor. An e-value to the power of
-    1 / factor is at most 1 more than the e-value, whatever the factor rests on.
+    Correlated observations prove less by that factor. An e-value to the power of 1 / factor is at most the
+    e-value plus 1, however the factor was estimated.
 
     Parameters
     ----------
     lost, seen
-        Of equal weight, shape (blocks,).
+        Counts of equal weight, shape (blocks,).
 
     Examples
     --------
@@ -198,21 +195,21 @@ def dispersion(lost: Floats, seen: Floats) -> float:
 
 
 def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Integers) -> Floats:
-    """Dispersion of observations whose days scatter, behind each onset.
+    """Overdispersion after each onset, from the scatter between days.
 
-    What lasts a day is one observation of how days differ, however many labels it has. How much they do is
-    Pearson's statistic of the days before and behind that of the onset, with the error of few days; until
-    ``DAYS`` are known, at least a scatter of the logarithm of the odds by 0.3, less with each. It counts for
-    an onset by how much of a day was seen behind it. Over the variance of independent observations.
+    A day is one observation of how days differ, however many labels it has. The scatter is Pearson's
+    statistic of the days before and after that of the onset, corrected for few days; until ``DAYS`` are known
+    it is at least a scatter of 0.3 in the log odds, decreasing with each day. It counts for an onset in
+    proportion to the part of a day seen after it. In units of the variance of independent observations.
 
     Parameters
     ----------
     lost, seen
-        Of equal weight, shape (blocks,).
+        Counts of equal weight, shape (blocks,).
     day
-        Of each block, ascending, shape (blocks,).
+        Day of each block, ascending, shape (blocks,).
     onsets
-        Blocks, shape (onsets,).
+        Block numbers, shape (onsets,).
 
     Returns
     -------
@@ -229,9 +226,9 @@ def dispersion_of_days(lost: Floats, seen: Floats, day: Integers, onsets: Intege
     hits, whole = (np.add.reduceat(side, begins) for side in (lost, seen))
     at = np.searchsorted(begins, onsets, side="right") - 1  # the day of the onset is on neither side
     before = _around_mean(hits, whole, at)
-    behind = _around_mean(hits[::-1], whole[::-1], len(hits) - 1 - at)
-    free = before[1] + behind[1]
-    known = (before[0] + behind[0]) / np.maximum(free, 1.0) - 1.0
+    following = _around_mean(hits[::-1], whole[::-1], len(hits) - 1 - at)
+    free = before[1] + following[1]
+    known = (before[0] + following[0]) / np.maximum(free, 1.0) - 1.0
     known = np.where(free > 0.0, known * (1.0 + 2.0 / np.maximum(free, 1.0)), 0.0)
     mean, size = lost.sum() / max(float(seen.sum()), 1e-12), max(float(whole.mean()), 1e-12)
     presumed = _SCATTER**2 * mean * (1.0 - mean) * size * np.maximum(0.0, 1.0 - free / (DAYS - 2))
@@ -251,19 +248,19 @@ def _around_mean(hits: Floats, seen: Floats, days: Integers) -> tuple[Floats, Fl
 
 
 def known_mix(lost: Floats, seen: Floats, *, prior: float = 50.0) -> tuple[Floats, Floats]:
-    """Loss before each onset in the mix of slices since.
+    """Counts before each onset, reweighted to the later mix of slices.
 
     Parameters
     ----------
     lost, seen
         By slice and block, shape (slices, blocks).
     prior
-        Observations of all slices that stand beside the own ones of each.
+        Observations of all slices added to those of each slice.
 
     Returns
     -------
     tuple
-        Lost and seen observations of equal weight, shape (blocks,) each.
+        Equally weighted lost and seen counts, shape (blocks,) each.
 
     Examples
     --------
@@ -289,9 +286,9 @@ def rise_bound(lost: Floats, seen: Floats, share: Floats) -> Floats:
     Parameters
     ----------
     lost, seen
-        Of equal weight, shape (..., blocks).
+        Counts of equal weight, shape (..., blocks).
     share
-        Of each onset, shape (blocks,).
+        Share of each onset, shape (blocks,).
 
     Returns
     -------
@@ -314,7 +311,7 @@ def _bounds(lost: Floats, seen: Floats, past: tuple[Floats, Floats], share: Floa
 def _likely(
     blocks: LossBlocks, share: Floats, needed: float, known: tuple[Floats, Floats] | None
 ) -> Integers:
-    """Onsets of the largest likelihood ratio; none where even that is too little."""
+    """Onsets with the largest likelihood ratios; none if even these are too small."""
     lost, seen = blocks.effective
     past = (np.cumsum(lost) - lost, np.cumsum(seen) - seen) if known is None else known
     bound = _bounds(lost, seen, past, share)
@@ -325,7 +322,7 @@ def _likely(
 
 
 def _evidence(before: tuple[Floats, Floats, Floats, float], after: tuple[Floats, Floats, Floats]) -> Floats:
-    """Of each onset, the least over all usual losses, shape (onsets,)."""
+    """Minimum over all usual losses of each onset's log evidence, shape (onsets,)."""
     lost, seen, weight, even = before
     usual, now = ((side[0] @ side[2]) / np.maximum(side[1] @ side[2], 1e-12) for side in (before, after))
     ends = np.arcsin(np.sqrt(np.clip([usual, np.maximum(usual, now)], 0.0, 1.0)))
@@ -336,7 +333,7 @@ def _evidence(before: tuple[Floats, Floats, Floats, float], after: tuple[Floats,
     fewer = _fortune(seen - lost, lost, weight, 1.0 - rate, stake, _KEPT_BEFORE)
     stake = np.broadcast_to(_BETS, (*rate.shape, len(_BETS)))
     more = _fortune(after[0], after[1] - after[0], after[2], rate, stake, _KEPT_AFTER)
-    # A true loss between two of the grid is refuted at least as the lower one before, the upper one behind.
+    # A true loss between two of the grid is refuted at least as the lower one before, the upper one after.
     none = np.ones((len(rate), 1))
     joint = np.concatenate([math.log(_KEPT_BEFORE) * none, fewer], axis=1)
     joint += np.concatenate([more, math.log(_KEPT_AFTER) * none], axis=1)
@@ -344,7 +341,7 @@ def _evidence(before: tuple[Floats, Floats, Floats, float], after: tuple[Floats,
 
 
 def _fortune(won: Floats, missed: Floats, weight: Floats, rate: Floats, stake: Floats, kept: float) -> Floats:
-    """Logarithm of fortunes that bet that more is won than by ``rate``, shape (onsets, grid)."""
+    """Log fortune of bets that the loss exceeds ``rate``, shape (onsets, grid)."""
     odds = (1.0 / rate - 1.0)[..., None]
     log = np.zeros(stake.shape)
     for wins, misses, each in zip(won.T, missed.T, weight, strict=True):

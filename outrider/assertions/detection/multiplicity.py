@@ -1,4 +1,4 @@
-"""One alpha over many streams: the e-BH procedure."""
+"""False alarm control over many streams: the e-BH procedure."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,12 +7,12 @@ Floats = NDArray[np.float64]
 
 
 def select_alarms(evidence: Floats, *, alpha: float, share: Floats | None = None) -> NDArray[np.bool_]:
-    """Select the streams that alarm, with one alpha over all.
+    """Select the streams that alarm, with one error ``alpha`` for all.
 
-    **Guarantee**, whatever the streams have to do with each other: while nothing has changed in any, one is
-    ever selected with a probability of at most alpha (what is selected bounds the mean of the evidence from
-    below, and that is an e-process too); once some have changed, at most a share of alpha of those selected
-    at a time has not, on average. Streams may join later where each brings an evidence of its own horizon.
+    **Guarantee**, under any dependence of the streams: while nothing has changed in any stream, one is ever
+    selected with a probability of at most alpha (a selection bounds the mean of the evidence from below,
+    which is an e-process too); after changes, at most a share alpha of the streams selected at a time has not
+    changed, on average. Streams may join later if each brings the evidence of its own horizon.
 
     Parameters
     ----------
@@ -21,7 +21,8 @@ def select_alarms(evidence: Floats, *, alpha: float, share: Floats | None = None
     alpha
         In (0, 1).
     share
-        Of alpha that each stream may spend, shape (streams,), with a sum of at most 1; None for equal ones.
+        Share of alpha that each stream may spend, shape (streams,), with a sum of at most 1; None for equal
+        shares.
 
     Returns
     -------
@@ -31,7 +32,7 @@ def select_alarms(evidence: Floats, *, alpha: float, share: Floats | None = None
     Raises
     ------
     ValueError
-        If shapes differ, alpha lies outside its range or the shares have a sum above 1.
+        If shapes differ, alpha is out of range, or the shares sum to more than 1.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Onset of a change of a rate, with an interval."""
+"""Onset of a rate change, with an interval."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 CONFIDENCE = 0.97
-"""Credible; an alarm looks at its data as soon as they speak, which costs some coverage."""
+"""Probability of the onset interval. Larger than 95 %, since stopping at an alarm costs some coverage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Onset:
-    """Likeliest first block of a change, and the interval of possible ones."""
+    """Most likely first block of a change, and an interval."""
 
     block: int
     first: int
@@ -21,12 +21,12 @@ class Onset:
 
 
 def onset_interval(hits: Floats, seen: Floats, *, confidence: float = CONFIDENCE) -> Onset:
-    r"""Onset of a proven rise, with the interval of possible blocks.
+    """Onset of a proven rise, with the interval of possible blocks.
 
-    The posterior of a change point whose place is uniform and whose rates, before and behind, have
-    Jeffreys' prior; only those where the rate has risen. The interval spans the likeliest blocks that hold
-    ``confidence`` together. **Guarantee**: none; in simulations that stop at the alarm it holds the true
-    onset in at least 93 % (``benchmarks.monitoring.false_alarms``).
+    Posterior of a change point with a uniform prior on its position and Jeffreys' prior on the rates before
+    and after it, restricted to a risen rate. The interval spans the most likely blocks with total probability
+    ``confidence``. **Guarantee**: none; in simulations that stop at the alarm it contains the true onset in
+    at least 93 % (``benchmarks.monitoring.false_alarms``).
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def onset_interval(hits: Floats, seen: Floats, *, confidence: float = CONFIDENCE
     Raises
     ------
     ValueError
-        If there are fewer than two blocks: a change needs a before.
+        If there are fewer than two blocks.
 
     References
     ----------

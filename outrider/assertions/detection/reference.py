@@ -12,29 +12,30 @@ Floats = NDArray[np.float64]
 Side = Literal["up", "down"]
 
 LEVELS = 8
-"""Steps in which possible means of the reference are told apart: the more, the sooner a change is proven."""
+"""Number of steps on which possible reference means lie; more steps detect changes earlier."""
 _HALVINGS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    r"""Possible means of each stream, from counts of its reference.
+    """Possible means of each stream, from counts of its reference.
 
-    A true mean above ``means[..., g - 1]`` is refuted by the reference's own counts with an evidence of
-    ``evidence[g]``; a mean below the first by half of a fortune that never bet. A change is proven only where
-    counts of the reference and of the stream *together* refute every possible mean, so the error of the
-    estimate stands in the bound, at no cost in alpha.
+    A true mean above ``means[..., g - 1]`` is refuted by the reference's own counts with evidence
+    ``evidence[g]``; a mean below the first with evidence 1/2. A change is proven only if counts of the
+    reference and of the stream *together* refute every possible mean, so the bound includes the reference's
+    estimation error, at no cost in alpha.
 
     Parameters
     ----------
     means
         Rising in the last axis, in (0, 1), shape (streams, seasons, levels).
     evidence
-        Logarithm, shape (levels + 1,).
+        Logarithm of the evidence, shape (levels + 1,).
     spread
-        Standard deviation of an observation by weight, shape (streams, seasons).
+        Weighted standard deviation of an observation, shape (streams, seasons).
     noise
-        Mean of ``weight² (value - mean)²`` over that of weights: the variance where all weigh the same.
+        Mean of ``weight² (value - mean)²`` divided by that of the weights, which is the variance if all
+        weights are equal; shape (streams, seasons).
 
     References
     ----------
@@ -65,19 +66,19 @@ class Reference:
         counts
             Observations per stream, season and value, shape (streams, seasons, values).
         values
-            What an observation may be, in [0, 1], shape (values,): 0 and 1 for a rate, ranks of fixed bins
-            for a column.
+            Possible values of an observation, in [0, 1], shape (values,): 0 and 1 for a rate, ranks of fixed
+            bins for a column.
         weight
-            Share of the heaviest weight, in (0, 1], shape (values,); None where all weigh the same.
+            Weight relative to the largest one, in (0, 1], shape (values,); None for equal weights.
         strength
-            Largest evidence that will be needed, in nats: log(streams / alpha), say.
+            Largest evidence that will be needed, in nats, such as log(streams / alpha).
         side
-            Direction of the change that is looked for; for ``"down"`` all means are those of ``1 - values``.
+            Direction of the change to detect; for ``"down"`` all means are those of ``1 - values``.
 
         Raises
         ------
         ValueError
-            If shapes differ, a value or weight lies outside its range, or a season has no observation.
+            If shapes differ, a value or weight is out of range, or a season has no observation.
         """
         own = np.ones(len(values)) if weight is None else np.asarray(weight, dtype=np.float64)
         counted = np.asarray(counts, dtype=np.float64)
@@ -95,13 +96,13 @@ class Reference:
 def log_evidence(counts: Floats, values: Floats, weight: Floats, mean: Floats) -> Floats:
     r"""Logarithm of the evidence that observations have a mean above ``mean``.
 
-    The mean over bets :math:`b` of :math:`\prod_i (1 + b w_i (v_i - m) / m)`: a martingale while the mean
-    is m, at most 1 in the mean while it is below.
+    The mean over bets :math:`b` of :math:`\prod_i (1 + b w_i (v_i - m) / m)`: a martingale if the mean is m,
+    with expectation at most 1 if it is below.
 
     Parameters
     ----------
     counts
-        Shape (..., values).
+        Number of observations by value, shape (..., values).
     mean
         In (0, 1), shape (...).
 
@@ -115,12 +116,9 @@ def log_evidence(counts: Floats, values: Floats, weight: Floats, mean: Floats) -
 
 
 def moments(counts: Floats, values: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    """Mean, spread and noise of the counts (see :class:`Reference`), shape (...).
+    """Mean, spread and noise of counts (see :class:`Reference`), each of shape (...).
 
-    Parameters
-    ----------
-    counts
-        Shape (..., values).
+    ``counts`` has shape (..., values).
     """
     total = counts @ weight
     mean = counts @ (weight * values) / total
@@ -135,7 +133,7 @@ def moments(counts: Floats, values: Floats, weight: Floats) -> tuple[Floats, Flo
 def _invert(
     counts: Floats, values: Floats, weight: Floats, levels: Floats, mean: Floats, spread: Floats
 ) -> Floats:
-    """Means that are refuted as too high by each level of evidence, shape (streams, seasons, levels)."""
+    """Smallest means that each level of evidence refutes as too high, shape (streams, seasons, levels)."""
 
     def is_refuted(mean: Floats) -> NDArray[np.bool_]:
         inside = np.clip(1.0 - mean, 1e-12, 1.0 - 1e-12)

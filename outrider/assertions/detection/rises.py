@@ -12,17 +12,17 @@ from .spread import Spread
 Floats = NDArray[np.float64]
 
 _GRID = 24
-"""Possible usual rates that are held against the counts: the more, the sooner a rise is proven."""
+"""Number of candidate values of the usual rate; more detect a rise earlier."""
 _PEAK = 0.25
-"""Part of the evidence that is against the highest rate of a rhythm."""
+"""Share of the evidence that is against the highest rate of a rhythm."""
 _MOST_ONSETS = 200
-"""Onsets of one stream whose evidence is computed, the likeliest: leaving some out loses power only."""
+"""Maximum number of onsets evaluated per stream, the most likely ones: leaving some out costs power only."""
 _FAR = 40.0
-"""Onsets whose bound lies so far below the highest one add nothing that counts."""
+"""Onsets whose log bound is this far below the highest one are negligible."""
 
 
 def floor_of(rate: Floats, odds: float | Floats) -> Floats:
-    """Rate with ``odds`` times the odds of ``rate``.
+    """Rate with odds multiplied by ``odds``.
 
     Examples
     --------
@@ -35,23 +35,23 @@ def floor_of(rate: Floats, odds: float | Floats) -> Floats:
 def rise_evidence(
     hits_before: Floats, seen_before: Floats, hits: Floats, seen: Floats, *, odds: float = 1.0
 ) -> Floats:
-    r"""Logarithm of the evidence of a rise at a given onset.
+    """Logarithm of the evidence (e-value) of a rise at a given onset.
 
-    **Null**: all observations, given those before, are hits with one unknown probability m up to the onset,
-    and with at most that of ``odds`` times its odds behind it. **Guarantee**: for each m, the fortune that
-    bets on a lower rate before the onset and then on a higher one is a nonnegative martingale from 1; what is
-    returned is below that of every m, so it ever reaches log(1 / a) with a probability of at most a. The
-    error of the usual rate stands in it. A mean over onsets, with weights chosen in advance, keeps the
-    guarantee, and so does one that leaves some out.
+    **Null**: given the past, all observations are hits with one unknown probability m up to the onset, and
+    with at most ``odds`` times its odds after it. **Guarantee**: for each m, the fortune that bets on a lower
+    rate before the onset and on a higher one after it is a nonnegative martingale from 1; the result is the
+    minimum over m, so it ever reaches log(1 / a) with a probability of at most a. It includes the estimation
+    error of the usual rate. A mean over onsets, with weights chosen in advance, keeps the guarantee, also if
+    some are left out.
 
     Parameters
     ----------
     hits_before, seen_before
-        Of all observations before the onset, shape (...).
+        Hits and observations before the onset, shape (...).
     hits, seen
-        Of all behind it, shape (...).
+        Hits and observations after it, shape (...).
     odds
-        Ratio of odds that is no news, >= 1.
+        Tolerated odds ratio, >= 1.
 
     Returns
     -------
@@ -79,7 +79,7 @@ def rise_evidence(
     rate = np.clip(rate, 1e-9, 1.0 - 1e-9)
     fewer = _fortune((seen_before - hits_before)[..., None], hits_before[..., None], 1.0 - rate)
     more = _fortune(hits[..., None], (seen - hits)[..., None], floor_of(rate, odds))
-    # A true rate between two of the grid is refuted at least as the lower one before, the upper one behind.
+    # A true rate between two of the grid is refuted at least as the lower one before, the upper one after.
     never = np.full((*before.shape, 1), -np.log(2.0))
     joint = np.concatenate([never, fewer], axis=-1) + np.concatenate([more, never], axis=-1)
     return np.asarray(joint.min(axis=-1))
@@ -88,14 +88,14 @@ def rise_evidence(
 def smallest_rise(
     hits_before: Floats, seen_before: Floats, seen: Floats, *, needed: Floats, odds: float = 1.0
 ) -> Floats:
-    """Smallest share whose expected hits prove a rise at a given onset.
+    """Smallest rate after a given onset whose expected hits prove a rise.
 
     Parameters
     ----------
     hits_before, seen_before
-        Of all observations before the onset, shape (n,).
+        Hits and observations before the onset, shape (n,).
     seen
-        Observations behind it, shape (n,).
+        Observations after it, shape (n,).
     needed
         Logarithm of the evidence to reach, shape (n,).
     odds
@@ -104,7 +104,7 @@ def smallest_rise(
     Returns
     -------
     ndarray
-        Shape (n,), in (0, 1]; nan where no share is proven: too few are seen before or behind.
+        Shape (n,), in (0, 1]; NaN if no rate would be proven, because of too few observations.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def smallest_rise(
 
 
 def largest_ratio(hits_before: Floats, seen_before: Floats, hits: Floats, seen: Floats) -> Floats:
-    """Likelihood ratio of a rise, an upper bound of :func:`rise_evidence`.
+    """Log likelihood ratio of a rise, an upper bound of :func:`rise_evidence`.
 
     0.0 where the rate has not risen.
     """
@@ -147,38 +147,37 @@ def rising(
     spread: Spread | None = None,
     expected: Floats | None = None,
 ) -> Floats:
-    """Logarithm of the evidence that rates have risen since some block.
+    """Logarithm of the evidence (e-value) that rates have risen since some block.
 
-    **Null**: in each block, given all before it, the observations of a stream are independent hits with one
-    unknown probability, or up to some block with that and then with no more than ``odds`` times its odds.
-    **Guarantee**: looked at after every block, it ever reaches log(1 / a) while the earliest onset lies
-    within ``horizon`` blocks with a probability of at most a. There is no reference but what came before;
-    its error stands in the bound.
+    **Null**: in each block, given the past, the observations of a stream are independent hits with one
+    unknown probability, at most ``odds`` times its odds after some block. **Guarantee**: checked after every
+    block, it ever reaches log(1 / a) while the earliest onset lies within ``horizon`` blocks with a
+    probability of at most a. The reference is the stream's own past; the bound includes its estimation error.
 
     Parameters
     ----------
     hits, seen
         Per block in order of time, shape (streams, blocks).
     horizon
-        Blocks over which the unknown onset is mixed, >= 1.
+        Number of blocks over which the unknown onset is mixed, >= 1.
     needed
-        Evidence that is of interest: where a cheap bound lies below it, -inf is returned.
+        Evidence of interest: -inf is returned if a cheap upper bound is below it.
     odds
         As in :func:`rise_evidence`.
     earliest
-        First block that may have been the onset, >= 1.
+        First block that may be the onset, >= 1.
     known
-        Hits and observations before each block but the first, shape (streams, blocks - 1) or (blocks - 1,)
-        each, to compare with instead of those seen.
+        Hits and observations, shape (streams, blocks - 1) or (blocks - 1,) each, that replace the observed
+        ones before each block but the first.
     spread
-        Spread of the rates before each onset. Three quarters of the evidence are then against the mean rate,
-        with all counts divided by the overall spread, one is against the highest rate, with counts divided
-        by the local one. Behind an onset, to divide by 1 or more keeps the guarantee (a concave power of a
-        fortune); where rates are not constant there is none, and simulations stand for one
+        Overdispersion of the rates before each onset. Three quarters of the evidence are then against the
+        mean rate, with all counts divided by the overall spread; one quarter is against the highest rate,
+        with counts divided by the local one. Dividing the counts after an onset by 1 or more keeps the
+        guarantee (a concave power of a fortune); if rates are not constant there is none, only simulations
         (``benchmarks.monitoring.rhythms``).
     expected
-        Odds behind each onset over those before it that are no rise, as :func:`weekly_odds` finds them, shape
-        (streams, blocks - 1) or (blocks - 1,).
+        Odds ratio after each onset that a known rhythm explains (see :func:`weekly_odds`), shape (streams,
+        blocks - 1) or (blocks - 1,).
 
     Returns
     -------
@@ -200,13 +199,13 @@ def rising(
     ends = slice(earliest - 1, -1)
     seen_before = (before[:, :-1], total[:, :-1]) if known is None else known
     past = [np.broadcast_to(side, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :] for side in seen_before]
-    behind = [before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]]
+    following = [before[:, -1:] - before[:, ends], total[:, -1:] - total[:, ends]]
     mixed = _rates(*past)
     if expected is not None:
         moved = np.broadcast_to(expected, (len(hits), hits.shape[1] - 1))[:, earliest - 1 :]
         past[0] = np.asarray(past[1] * floor_of(mixed, moved))
     if spread is None:
-        return _mixed([*past, *behind], horizon, needed, odds)
+        return _mixed([*past, *following], horizon, needed, odds)
     overall, local, highest = (
         one[:, earliest - 1 :] for one in (spread.overall, spread.local, spread.highest)
     )
@@ -216,17 +215,17 @@ def rising(
     if expected is not None:
         highest = np.where(highest > 0.0, np.maximum(highest, _rates(*past)), 0.0)
     peak = [past[1] * highest, past[1] * (highest > 0.0)]
-    beside_mean = _mixed([side / overall for side in (*past, *behind)], horizon, needed, odds)
-    beside_peak = _mixed([side / local for side in (*peak, *behind)], horizon, needed, odds)
-    return np.asarray(np.logaddexp(beside_mean + np.log(1 - _PEAK), beside_peak + np.log(_PEAK)))
+    against_mean = _mixed([side / overall for side in (*past, *following)], horizon, needed, odds)
+    against_peak = _mixed([side / local for side in (*peak, *following)], horizon, needed, odds)
+    return np.asarray(np.logaddexp(against_mean + np.log(1 - _PEAK), against_peak + np.log(_PEAK)))
 
 
 def might_rise(
     hits: Floats, seen: Floats, *, horizon: int, needed: float, earliest: int = 1
 ) -> NDArray[np.bool_]:
-    """Mask of the streams that a cheap bound does not exclude.
+    """Mask (streams,) of the streams that a cheap bound keeps.
 
-    Whatever spread or known counts a stream is held against, shape (streams,).
+    The bound holds for any ``spread`` and ``known`` counts.
     """
     before, total = np.cumsum(hits, axis=1), np.cumsum(seen, axis=1)
     ends = slice(earliest - 1, -1)
@@ -236,7 +235,7 @@ def might_rise(
 
 
 def _whole(bound: Floats, horizon: int) -> Floats:
-    """Bound of the evidence of all onsets together, shape (streams,)."""
+    """Upper bound of the log evidence over all onsets, shape (streams,)."""
     if bound.shape[1] == 0:
         return np.full(len(bound), -np.inf)
     top = bound.max(axis=1)
@@ -244,7 +243,10 @@ def _whole(bound: Floats, horizon: int) -> Floats:
 
 
 def _mixed(sides: Sequence[Floats], horizon: int, needed: float, odds: float) -> Floats:
-    """Evidence mixed over onsets, shape (streams,); sides as of :func:`rise_evidence`, (streams, onsets)."""
+    """Log evidence mixed over onsets, shape (streams,).
+
+    The four ``sides`` are those of :func:`rise_evidence`, (streams, onsets) each.
+    """
     bound = largest_ratio(*sides)
     found = np.full(len(bound), -np.inf)
     for stream in np.flatnonzero(_whole(bound, horizon) >= needed).tolist():
@@ -256,7 +258,7 @@ def _mixed(sides: Sequence[Floats], horizon: int, needed: float, odds: float) ->
 
 
 def _fortune(won: Floats, lost: Floats, rate: Floats) -> Floats:
-    """Logarithm of a fortune of which half bets that more are won than by ``rate``."""
+    """Log fortune that bets half of its capital on a rate above ``rate``."""
     gain = np.log1p(UNIT_BETS * (1.0 / rate - 1.0)[..., None])
     wealth = mean_wealth(won[..., None] * gain + lost[..., None] * np.log1p(-UNIT_BETS))
     return np.asarray(np.logaddexp(wealth, 0.0) - np.log(2.0))

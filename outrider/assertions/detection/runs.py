@@ -1,4 +1,4 @@
-"""Runs of one entity: one observation each."""
+"""Runs of one entity, counted as one observation each."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,17 +7,18 @@ from numpy.typing import NDArray
 def first_of_runs(
     entity: NDArray[np.generic], *, known: NDArray[np.generic] | None = None
 ) -> NDArray[np.bool_]:
-    """Select one record per entity that the block before did not hold.
+    """Select one record per entity that was absent from the previous block.
 
-    Records of an entity repeat each other: a hundred frames of one scene are one observation. Chosen before
-    they are seen, the first of each stand for all, so that observations stay independent given those before.
+    Records of an entity repeat each other: a hundred frames of one scene are one observation. The first of
+    each represents all; its choice does not depend on its content, so observations stay independent given the
+    past.
 
     Parameters
     ----------
     entity
-        Shape (n,).
+        Entity of each record, shape (n,).
     known
-        Entities of the block before, whose runs go on, shape (m,).
+        Entities of the previous block, whose runs continue, shape (m,).
 
     Returns
     -------

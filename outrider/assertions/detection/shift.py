@@ -1,4 +1,4 @@
-"""Shift of bounded means against an estimated reference."""
+"""Shift of a bounded mean against an estimated reference."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,41 +8,41 @@ from .reference import Reference, Side
 Floats = NDArray[np.float64]
 
 EFFECTS = 0.1 * 2.0 ** np.arange(4)
-"""Shifts that are bet on, in standard deviations of an observation."""
+"""Shifts that bets assume, in standard deviations of an observation."""
 _SIDES: tuple[Side, Side] = ("up", "down")
 _RICHEST = 1e200
 
 
 class ShiftDetector:
-    r"""Detector of shifts of many streams, looked at after every block.
+    """Detector of mean shifts in many streams, updated block by block.
 
-    **Null**: in each block, given all blocks before it, the observations of a stream are independent with a
-    mean of at most ``floor`` beyond that of its reference, which is known from its counts only; with seasons,
-    that of the block's season. **Guarantee**: the evidence of a stream, ``1 / horizon`` times the sum over
-    onsets s of its fortunes that began to bet at s, ever reaches 1 / alpha within ``horizon`` blocks with a
-    probability of at most alpha; so does the mean over all streams (see :func:`~.select_alarms`). Beyond
-    the horizon it is a Shiryaev-Roberts e-detector: false alarms are ``horizon / alpha`` blocks apart on
-    average, at least. :meth:`restart` begins another horizon.
+    **Null**: in each block, given the past, the observations of a stream are independent, and their mean
+    differs by at most ``floor`` from that of its reference (of the block's season), which is known from its
+    counts only. **Guarantee**: the evidence of a stream, ``1 / horizon`` times the sum of the fortunes of
+    bets that start at each onset, ever reaches 1 / alpha within ``horizon`` blocks with a probability of at
+    most alpha; so does the mean over all streams (see :func:`~.select_alarms`). Beyond the horizon it is a
+    Shiryaev-Roberts e-detector: false alarms are ``horizon / alpha`` blocks apart on average, at least.
+    :meth:`restart` starts a new horizon.
 
-    One entity counts once: give one observation per run of an entity (:func:`~.first_of_runs`).
+    An entity must count once: give one observation per run of an entity (:func:`~.first_of_runs`).
 
     Parameters
     ----------
     counts
-        Of the reference, shape (streams, seasons, values); one season where there is none.
+        Counts of the reference, shape (streams, seasons, values); one season if there are none.
     values, weight, strength
         As for :meth:`~.Reference.of`.
     horizon
         Blocks within which the chance of a false alarm is bounded, >= 1.
     floor
-        Shift of the mean that is no news, in the unit of the values, >= 0; one for all streams, or shape
+        Tolerated shift of the mean, in the unit of the values, >= 0; one for all streams, or shape
         (streams,).
 
     References
     ----------
-    Shin, Ramdas and Rinaldo, "E-detectors: a nonparametric framework for sequential change detection",
-    NEJSDS 2024, section 2.3; Waudby-Smith and Ramdas, "Estimating means of bounded random variables by
-    betting", JRSS B 2023. The null's unknown mean is new: see :class:`~.Reference`.
+    Shin, Ramdas and Rinaldo, "E-detectors: a nonparametric framework for sequential change detection", NEJSDS
+    2024, section 2.3; Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting",
+    JRSS B 2023. For the unknown mean under the null see :class:`~.Reference`.
 
     Examples
     --------
@@ -86,15 +86,15 @@ class ShiftDetector:
         self._fortunes = np.zeros((2, len(counts), *self._log_gain.shape[-2:]))
 
     def update(self, counts: NDArray[np.generic], *, season: int = 0) -> Floats:
-        """Logarithm of each stream's evidence behind one more block.
+        """Logarithm of each stream's evidence after one more block.
 
         Parameters
         ----------
         counts
-            Observations of the block per value, shape (streams, values); a stream without any keeps its
-            fortunes.
+            Observations of the block per value, shape (streams, values); a stream without any stays
+            unchanged.
         season
-            Of the block.
+            Season of the block.
 
         Returns
         -------
@@ -113,17 +113,17 @@ class ShiftDetector:
         return np.asarray(np.logaddexp(up, down) - np.log(2.0))
 
     def sides(self) -> NDArray[np.str_]:
-        """Direction that the evidence of each stream speaks for, shape (streams,)."""
+        """Direction with the larger evidence, ``up`` or ``down``, shape (streams,)."""
         up, down = self._by_side()
         return np.where(up >= down, "up", "down")
 
     def restart(self, streams: NDArray[np.bool_] | None = None) -> None:
-        """Begin another horizon, of some streams or all."""
+        """Start a new horizon for some streams or all."""
         self._fortunes[:, slice(None) if streams is None else streams] = 0.0
 
     @property
     def fortunes(self) -> Floats:
-        """State, shape (sides x streams x levels x bets,)."""
+        """State of the bets, shape (sides x streams x levels x bets,)."""
         return self._fortunes.ravel()
 
     @fortunes.setter
@@ -131,7 +131,7 @@ class ShiftDetector:
         self._fortunes = np.array(state, dtype=np.float64).reshape(self._fortunes.shape)
 
     def _by_side(self) -> Floats:
-        """Logarithm of the evidence by side, shape (sides, streams)."""
+        """Log evidence by side, shape (sides, streams)."""
         with np.errstate(divide="ignore"):
             current = np.log(self._fortunes.mean(axis=-1)) - self._log_horizon
         joint = (self._evidence[..., :-1] + current).min(axis=-1)

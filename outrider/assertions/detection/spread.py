@@ -1,4 +1,4 @@
-"""Spread of a rate beyond that of independent hits: rhythms and spells."""
+"""Overdispersion of a rate: rhythms and spells."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 FEWEST = 3
-"""Degrees of freedom from which a variance says something."""
+"""Minimum degrees of freedom of a variance."""
 
 
 class _Ratio(NamedTuple):
-    """Variance over that of independent hits, with its degrees of freedom; shape (streams, onsets) each."""
+    """Variance relative to independent hits, and its degrees of freedom; shape (streams, onsets) each."""
 
     value: Floats
     free: Floats
@@ -24,26 +24,29 @@ class _Ratio(NamedTuple):
         return self.free >= FEWEST
 
     def least(self, unknown: Floats) -> Floats:
-        """Value one standard error lower, so that noise costs no evidence; ``unknown`` where it is none."""
+        """Value less one standard error, so that noise costs no evidence.
+
+        ``unknown`` if there are too few degrees of freedom.
+        """
         lower = self.value / (1.0 + np.sqrt(2.0 / np.maximum(self.free, 1.0)))
         return np.where(self.is_known, np.maximum(lower, 1.0), unknown)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    r"""Spread of rates between stretches of blocks, all before an onset.
+    r"""Overdispersion of rates between stretches of blocks before an onset.
 
-    Arrays are of shape (streams, blocks - 1), one column per onset between two blocks.
+    Arrays have shape (streams, blocks - 1), one column per onset between two blocks.
 
     Attributes
     ----------
     overall
-        Pearson's :math:`\chi^2` over its degrees of freedom less a standard error, the largest of all widths,
-        >= 1.0: rhythms and spells.
+        Pearson's :math:`\chi^2` over its degrees of freedom less a standard error, the maximum over all
+        widths, >= 1.0; includes rhythms and spells.
     local
-        The same between neighbouring stretches, of widths up to that of a peak: spells alone.
+        The same between neighbouring stretches, for widths up to that of a peak; includes spells only.
     highest
-        Rate of the stretch with the highest one, of the widest that are a peak; 0.0 where none is complete.
+        Highest rate of a stretch, of the widest width that is at most a peak; 0.0 if none is complete.
 
     References
     ----------
@@ -66,20 +69,21 @@ class Spread:
         peak: int,
         expected: Floats | None = None,
     ) -> Self:
-        """Spread of streams.
+        """Overdispersion of streams.
 
-        A width with too few stretches is taken to spread as the one before does, in proportion.
+        A width with too few stretches takes the spread of the previous width, scaled in proportion.
 
         Parameters
         ----------
         hits, seen
             Per block in order of time, shape (streams, blocks).
         widths
-            Blocks of a stretch, rising.
+            Stretch lengths in blocks, rising.
         peak
-            Widest stretch that a rhythm changes little in.
+            Widest stretch within which a rhythm is nearly constant.
         expected
-            Rate of each block over the mean one as a known rhythm has it, shape (blocks,): no spread of that.
+            Rate of each block relative to the mean according to a known rhythm, which does not count as
+            spread, shape (blocks,).
 
         Examples
         --------
@@ -89,18 +93,18 @@ class Spread:
         ([1.0, 2.1], [0.06, 0.1])
         """
         shape = len(hits), hits.shape[1] - 1
-        overall, local, highest, told = np.ones(shape), np.ones(shape), np.zeros(shape), np.ones(shape)
+        overall, local, highest, dispersion = np.ones(shape), np.ones(shape), np.zeros(shape), np.ones(shape)
         last = 1
         for width in widths:
             own, whole = _stretches(hits, width), _stretches(seen, width)
             usual = whole if expected is None else _stretches(seen * expected, width)
             between = _Ratio(*(_per_onset(one, width, shape[1]) for one in _pearson(own, usual)))
-            told = between.least(1.0 + (told - 1.0) * width / last)
+            dispersion = between.least(1.0 + (dispersion - 1.0) * width / last)
             last = width
-            overall = np.maximum(overall, told)
+            overall = np.maximum(overall, dispersion)
             if width <= peak:
                 near = _Ratio(*(_per_onset(one, width, shape[1]) for one in _successive(own, usual)))
-                local = np.maximum(local, near.least(told))
+                local = np.maximum(local, near.least(dispersion))
                 rate = own / np.maximum(whole, 1.0)
                 highest = _per_onset(np.maximum.accumulate(rate, axis=1), width, shape[1])
         return cls(overall, local, highest)
@@ -110,7 +114,7 @@ class Spread:
         return self._cut(slice(stream, stream + 1), slice(None))
 
     def since(self, block: int) -> Self:
-        """Spread of the onsets behind a block."""
+        """Spread of the onsets after a block."""
         return self._cut(slice(None), slice(block, None))
 
     def _cut(self, streams: slice, onsets: slice) -> Self:
@@ -118,20 +122,20 @@ class Spread:
 
 
 def _stretches(side: Floats, width: int) -> Floats:
-    """Sums of complete stretches, shape (streams, stretches)."""
+    """Sums over complete stretches, shape (streams, stretches)."""
     count = (side.shape[1] - 1) // width
     return np.asarray(side[:, : count * width].reshape(len(side), count, width).sum(axis=2))
 
 
 def _per_onset(figures: Floats, width: int, onsets: int) -> Floats:
-    """Figure of the stretches complete before each onset; 0.0 before the first is."""
+    """Figure of the stretches complete before each onset, shape (streams, onsets). 0.0 before the first."""
     complete = (np.arange(onsets) + 1) // width
     padded = np.concatenate([np.zeros((len(figures), 1)), figures], axis=1)
     return np.asarray(padded[:, complete])
 
 
 def _pearson(own: Floats, whole: Floats) -> tuple[Floats, Floats]:
-    """Variance between the stretches up to each, and its degrees of freedom."""
+    """Pearson's statistic over the stretches up to each, and its degrees of freedom."""
     squares = np.cumsum(own**2 / np.maximum(whole, 1.0), axis=1)
     total, counted = np.cumsum(own, axis=1), np.cumsum(whole, axis=1)
     free = np.cumsum(whole > 0, axis=1, dtype=np.float64) - 1.0
@@ -140,7 +144,7 @@ def _pearson(own: Floats, whole: Floats) -> tuple[Floats, Floats]:
 
 
 def _successive(own: Floats, whole: Floats) -> tuple[Floats, Floats]:
-    """Variance between neighbours up to each stretch, and their pairs."""
+    """Variance between neighbouring stretches over that of independent hits, and the number of pairs."""
     rate, before = own / np.maximum(whole, 1.0), slice(None, -1)
     is_pair = (whole[:, 1:] > 0) & (whole[:, before] > 0)
     size = whole[:, 1:] * whole[:, before] / np.maximum(whole[:, 1:] + whole[:, before], 1.0)
@@ -153,6 +157,6 @@ def _successive(own: Floats, whole: Floats) -> tuple[Floats, Floats]:
 
 
 def _independent(hits: Floats, seen: Floats) -> Floats:
-    """Variance of an independent hit."""
+    """Variance of an independent hit, ``p (1 - p)``."""
     rate = (hits + 0.5) / (seen + 1.0)
     return np.asarray(rate * (1.0 - rate))

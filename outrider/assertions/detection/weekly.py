@@ -1,4 +1,4 @@
-"""Rhythm of a rate by the hours of earlier weeks."""
+"""Weekly rhythm of a rate, from the hours of earlier weeks."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,21 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 WEEK = 168
-"""Hours."""
+"""Length of a week in hours."""
 WEEKS = 2
-"""Earlier weeks that must agree: what one alone shows may have been a fault or a holiday."""
+"""Number of earlier weeks that must agree: a single one may have had a fault or a holiday."""
 SHIFTS = (0, -1, 1)
-"""Hours by which a rhythm may have moved, as in the nights in which clocks are set."""
+"""Shifts of a rhythm in hours that are tried, as when clocks change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """Hits and observations of a stream by hour, in a row.
+    """Hits and observations of a stream in consecutive hours.
 
     Attributes
     ----------
     first
-        Number of the first hour.
+        Number of the first hour, in the numbering of the blocks' hours.
     hits, seen
         Shape (hours,).
     """
@@ -33,7 +33,7 @@ class Hours:
     seen: Floats
 
     def at(self, hours: Integers) -> tuple[Floats, Floats]:
-        """Hits and observations of these hours, 0.0 where none are known."""
+        """Hits and observations of these hours; 0.0 where unknown."""
         place = hours - self.first
         is_known = (place >= 0) & (place < len(self.seen))
         safe = np.where(is_known, place, 0)
@@ -43,12 +43,12 @@ class Hours:
 
 
 def weekly_odds(seen: Floats, hour: Integers, past: Hours, *, spread: Floats) -> Floats:
-    """Odds ratio of each onset that earlier weeks lead one to expect.
+    """Odds ratio, after over before each onset, expected from earlier weeks.
 
-    Behind it over before it. In each of two weeks the logarithm of the odds of the hours since the onset is
-    held against that of the hours before it, both mixed as the observations are now, less a standard error,
-    so that noise costs no evidence. The least of the weeks counts: what one week alone shows is no rhythm.
-    Hours may have moved by one. **Guarantee**: none; 1.0, and so no change, where nothing differs.
+    In each of two earlier weeks the log odds of the hours since the onset are compared with those of the
+    hours before it, weighted as the current observations, less a standard error, so that noise costs no
+    evidence. The smaller of the two weeks' ratios counts: a single week shows no rhythm. Shifts by one hour
+    are allowed. **Guarantee**: none; 1.0 (no change) if hours do not differ.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def weekly_odds(seen: Floats, hour: Integers, past: Hours, *, spread: Floats) ->
     past
         Hours of earlier weeks.
     spread
-        Variance over that of independent hits, of each onset, shape (blocks - 1,).
+        Variance relative to independent hits for each onset, shape (blocks - 1,).
 
     Returns
     -------
@@ -81,19 +81,19 @@ def weekly_odds(seen: Floats, hour: Integers, past: Hours, *, spread: Floats) ->
 
 
 def weekly_rates(seen: Floats, hour: Integers, past: Hours) -> Floats:
-    """Rate of each block over the mean, by two earlier weeks.
+    """Rate of each block relative to the mean, from two earlier weeks.
 
-    As far as the same hours of both agree.
+    Only as far as the same hours of both weeks agree.
 
     Parameters
     ----------
     seen, hour, past
-        As of :func:`weekly_odds`.
+        As for :func:`weekly_odds`.
 
     Returns
     -------
     ndarray
-        Shape (blocks,), > 0.0; 1.0 where noise explains what differs.
+        Shape (blocks,), > 0.0; 1.0 where noise explains the difference.
     """
     hours, of_block = np.unique(hour, return_inverse=True)
     weight = np.bincount(of_block, seen)
@@ -108,7 +108,7 @@ def weekly_rates(seen: Floats, hour: Integers, past: Hours) -> Floats:
 
 
 def _rates(past: Hours, hours: Integers) -> tuple[Floats, Floats]:
-    """Rate of each hour and its variance, as if one more of the usual rate had been seen in it."""
+    """Rate of each hour and its variance, with one additional observation at the usual rate."""
     hits, whole = past.at(hours)
     usual = (hits.sum() + 0.5) / (whole.sum() + 1.0)
     rate = (hits + usual) / (whole + 1.0)
@@ -116,7 +116,7 @@ def _rates(past: Hours, hours: Integers) -> tuple[Floats, Floats]:
 
 
 def _risen(seen: Floats, hour: Integers, past: Hours, shift: int, spread: Floats) -> Floats:
-    """Logarithm of the odds ratio of each onset in an earlier week, less a standard error."""
+    """Log odds ratio of each onset in an earlier week, less a standard error."""
     hours, of_block = np.unique(hour, return_inverse=True)
     rate, noise = _rates(past, hours + shift)
     before, error = _mixed(seen, rate, noise, of_block)
@@ -127,7 +127,7 @@ def _risen(seen: Floats, hour: Integers, past: Hours, shift: int, spread: Floats
 
 
 def _mixed(seen: Floats, rate: Floats, noise: Floats, hour: Integers) -> tuple[Floats, Floats]:
-    """Mean rate of the first blocks up to each but the last, and its variance: an hour has one error."""
+    """Mean rate of the blocks before each onset, and its variance; blocks of one hour share their error."""
     total = np.maximum(np.cumsum(seen), 1e-9)
     begins = np.flatnonzero(np.diff(hour, prepend=-1) != 0)
     own = np.add.reduceat(seen, begins)  # of each hour, in the order of the blocks

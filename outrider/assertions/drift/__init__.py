@@ -1,8 +1,8 @@
 """Drift between a reference and a current window.
 
-:func:`drift_report` judges every column of frames, tables and batches, :func:`profile_drift` those of stored
-profiles by the same rule, :class:`ShareWatch` their shares after every window. The distances take values, or
-counts in the same cells.
+:func:`drift_report` tests each column of frames, tables and batches, :func:`profile_drift` each column of
+stored profiles by the same rule; :class:`ShareWatch` tests shares of profiles after every window. The
+distances take values, or counts in the same cells.
 """
 
 from .classifier import DomainClassifier

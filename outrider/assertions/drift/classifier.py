@@ -1,4 +1,4 @@
-"""Domain classifier: windows told apart by all columns together."""
+"""Domain classifier: separates records of two windows by all columns together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,30 +12,30 @@ from .reading import Values
 
 Floats = NDArray[np.float64]
 MOST = 10_000
-"""Records of each window that are used, evenly spaced."""
+"""Maximum number of records used per window, evenly spaced."""
 PARTS = 20
-"""Stretches of a window: the classifier is fitted on every other one, and asked about the rest."""
+"""Number of stretches of a window for cross-fitting: fitted on every other one, evaluated on the rest."""
 FEWEST = 400
 _PAIRS = 12
-"""Numbers whose products are features, too."""
+"""Maximum number of numeric columns whose pairwise products become features."""
 _LEVELS = 10
-_TOLD = 3
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class DomainClassifier:
-    """Held-out classification of records by their window.
+    """Cross-fitted classification of records as reference or current.
 
     Attributes
     ----------
     auroc
-        Chance that a current record scores above one of the reference, in [0, 1]; 0.5 for equal windows.
+        Probability that a current record scores above a reference record, in [0, 1]; 0.5 for equal windows.
     low, high
         95 % interval of it.
     chance
-        Probability of such an AUROC without drift, in [0, 1].
+        Probability of such an AUROC without drift (p-value), in [0, 1].
     columns
-        Columns without which the AUROC falls most, first the one that tells most.
+        Columns whose removal lowers the AUROC most, largest first.
     """
 
     auroc: float
@@ -45,7 +45,7 @@ class DomainClassifier:
     columns: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {
             "auroc": self.auroc,
             "low": self.low,
@@ -56,16 +56,17 @@ class DomainClassifier:
 
 
 def domain_classifier(columns: Mapping[str, tuple[Values, Values]]) -> DomainClassifier | None:
-    """Tell records of both windows apart, cross-fitted.
+    """Classify records as reference or current, cross-fitted.
 
     Features are ranks of numbers, their squares and products, missing values, and frequent categories; the
-    classifier is linear. It is fitted on every other stretch of both windows and asked about the rest, then
-    the other way round; the variance is that of stretches, so that runs of alike records are no proof.
+    classifier is linear. It is fitted on every other stretch of both windows and evaluated on the rest, then
+    the other way round. The variance is that between stretches, so that runs of similar records prove
+    nothing.
 
     Parameters
     ----------
     columns
-        Numbers, texts and categories of reference and current.
+        Values of reference and current, by column: numbers, texts and categories.
 
     Returns
     -------
@@ -74,8 +75,8 @@ def domain_classifier(columns: Mapping[str, tuple[Values, Values]]) -> DomainCla
 
     References
     ----------
-    Lopez-Paz and Oquab, "Revisiting classifier two-sample tests", ICLR 2017. Ours asks for the AUROC, with
-    the variance of stretches.
+    Lopez-Paz and Oquab, "Revisiting classifier two-sample tests", ICLR 2017. We test the AUROC, with the
+    variance between stretches.
     """
     columns = {name: both for name, both in columns.items() if both[0].kind != "vector"}
     sizes = [min((both[side].rows for both in columns.values()), default=0) for side in (0, 1)]
@@ -88,15 +89,15 @@ def domain_classifier(columns: Mapping[str, tuple[Values, Values]]) -> DomainCla
     auroc = float(np.mean([fold[0] for fold in folds]))
     reach = float(np.mean([fold[1] for fold in folds]))
     drops = {name: float(np.mean([fold[3][name] for fold in folds])) for name in columns}
-    told = sorted((name for name in drops if drops[name] > 0), key=lambda name: -drops[name])[:_TOLD]
+    named = sorted((name for name in drops if drops[name] > 0), key=lambda name: -drops[name])[:_NAMED]
     chance = min(1.0, 2 * min(fold[2] for fold in folds))
-    return DomainClassifier(auroc, max(0.0, auroc - reach), min(1.0, auroc + reach), chance, tuple(told))
+    return DomainClassifier(auroc, max(0.0, auroc - reach), min(1.0, auroc + reach), chance, tuple(named))
 
 
 def _features(
     columns: Mapping[str, tuple[Values, Values]], rows: list[NDArray[np.int64]]
 ) -> tuple[list[Floats], list[tuple[str, ...]]]:
-    """Features of both windows, shapes (rows, features), and the columns that each is made of."""
+    """Features of both windows, shapes (rows, features), and the columns that each feature uses."""
     made: list[tuple[Floats, Floats]] = []
     owners: list[tuple[str, ...]] = []
     ranks: dict[str, tuple[Floats, Floats]] = {}
@@ -119,13 +120,13 @@ def _features(
 
 
 def _ranks(values: Floats, known: Floats) -> Floats:
-    """Place among the reference's values, in [-1, 1]; 0 for missing ones."""
+    """Rank among the reference's values, scaled to [-1, 1]; 0 for missing ones."""
     place = known.searchsorted(values, "left") + known.searchsorted(values, "right")
     return np.where(np.isnan(values), 0.0, place / max(len(known), 1) - 1.0)
 
 
 def _levels(both: tuple[Values, Values], rows: list[NDArray[np.int64]]) -> list[tuple[Floats, Floats]]:
-    """One feature for each of the most frequent categories of the reference, and one for missing values."""
+    """Indicator features for the most frequent categories of the reference, and for missing values."""
     counts = np.bincount(both[0].codes, minlength=len(both[0].categories) + 1)[:-1]
     names = [each.categories.to_pylist() for each in both]
     found = []
@@ -143,7 +144,7 @@ def _fold(
     is_held_out: list[NDArray[np.bool_]],
     parts: list[NDArray[np.int64]],
 ) -> tuple[float, float, float, dict[str, float]]:
-    """AUROC on held-out stretches, half of its interval, its chance, and its loss without each column."""
+    """Held-out AUROC, half-width of its interval, p-value, and loss of AUROC without each column."""
     from scipy.special import stdtr, stdtrit
 
     weights = _fitted(*(each[~held] for each, held in zip(features, is_held_out, strict=True)))
@@ -163,7 +164,7 @@ def _fold(
 
 
 def _fitted(reference: Floats, current: Floats) -> Floats:
-    """Weights of a ridge regression on the window, both windows of equal weight."""
+    """Weights of a ridge regression on the window label; both windows have equal weight."""
     centre = (reference.mean(axis=0) + current.mean(axis=0)) / 2
     apart = [each - centre for each in (reference, current)]
     spread = apart[0].T @ apart[0] / len(apart[0]) + apart[1].T @ apart[1] / len(apart[1])

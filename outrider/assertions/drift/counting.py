@@ -1,6 +1,6 @@
 """Counts of one column in the same cells of both windows.
 
-And in blocks of the reference.
+Also in blocks of the reference.
 """
 
 from collections.abc import Callable
@@ -18,23 +18,25 @@ from .sampling import WindowSample
 
 Floats = NDArray[np.float64]
 GROUPS = 16
-"""Groups of cells in which blocks of the reference are compared."""
+"""Number of groups of cells in which blocks of the reference are compared."""
 MOST_NEW = 1_000
-"""New categories with a cell of their own."""
+"""Maximum number of new categories with a cell of their own."""
 _FOR_MEDIAN = 10_000
-"""Values that the centre of the grid is found by."""
+"""Number of values from which the centre of the grid is computed."""
 _LEAST_EXPECTED = 5.0
-"""Effective records that a cell of chi-square needs on both sides."""
+"""Minimum effective records per chi-square cell, on both sides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnCounts:
-    """Counts of a column; weights of records scaled to effective records.
+    """Counts of a column in effective records.
+
+    Weights are scaled so that their sum is the effective sample size.
 
     Attributes
     ----------
     is_ordered
-        True where cells are ascending numbers, False for categories.
+        True if cells are ascending numbers, False for categories.
     reference, current
         Effective records by cell, shape (cells,).
     lower, upper
@@ -46,20 +48,21 @@ class ColumnCounts:
     missing
         Effective records without a value, of reference and current.
     missing_blocks
-        The same of each reference block, shape (blocks,).
+        Effective records without a value of each reference block, shape (blocks,).
     rows_blocks
         Effective records of each reference block, shape (blocks,).
     infinite
         Records with an infinite value, of reference and current.
     unseen
-        Effective records with a new category, or beyond all other numbers: of each reference block among
-        the other blocks, in sum, and of current among the reference.
+        Effective records with a new category, or outside the range of all other numbers: of the reference
+        (each block compared with the other blocks, summed), and of current compared with the reference.
     unseen_blocks
-        The first of them by block, shape (blocks,).
+        The reference's part of ``unseen`` by block, shape (blocks,).
     new
-        New categories, most frequent first, with their effective records; behind ``MOST_NEW`` all others.
+        New categories, most frequent first, with their effective records; after ``MOST_NEW`` all others
+        together.
     new_categories
-        Their number.
+        Number of new categories.
     """
 
     is_ordered: bool
@@ -79,7 +82,10 @@ class ColumnCounts:
     new_categories: int = 0
 
     def merged(self) -> tuple[Floats, Floats]:
-        """Counts with the rarest categories in one cell, large enough for chi-square."""
+        """Counts with the rarest categories pooled into one cell.
+
+        Pooled are cells too small for chi-square.
+        """
         if self.is_ordered:
             return self.reference, self.current
         n, m = self.reference.sum(), self.current.sum()
@@ -142,19 +148,16 @@ def _count_numbers(
 
 
 def _ordered(values: NDArray[Any], sample: WindowSample) -> tuple[NDArray[Any], Floats | None]:
-    """Values and weights in the order of blocks."""
+    """Values and weights, sorted by block."""
     if sample.order is None:
         return values, sample.weights
     return values[sample.order], None if sample.weights is None else sample.weights[sample.order]
 
 
 def _median(values: NDArray[Any]) -> float:
-    """Lower median of values spread over the column, one of them.
+    """Lower median of values sampled evenly along the column.
 
-    Raises
-    ------
-    NotCompared
-        If there is no finite value.
+    Raises NotCompared if there is no finite value.
     """
     some = values[:: max(1, len(values) // _FOR_MEDIAN)]
     finite = some[np.isfinite(some)]
@@ -171,7 +174,7 @@ def _counts(codes: NDArray[Any], weights: Floats | None, size: int) -> NDArray[A
 
 
 def groups_of(counts: Floats) -> NDArray[np.int64]:
-    """Group of each ordered cell, all of about equal counts."""
+    """Group of each ordered cell. Groups have about equal counts."""
     middle = np.cumsum(counts) - counts / 2
     place = (GROUPS * middle / max(counts.sum(), 1e-300)).astype(np.int64)
     found: NDArray[np.int64] = np.minimum(place, GROUPS - 1)
@@ -192,7 +195,7 @@ def _beyond_other_blocks(
     seen: NDArray[Any],
     sample: WindowSample,
 ) -> Floats:
-    """Effective records of each block beyond the values of all other blocks, shape (blocks,)."""
+    """Effective records of each block outside the value range of all other blocks, shape (blocks,)."""
     found = np.zeros(sample.blocks)
     ends: tuple[tuple[int, Callable[[NDArray[Any], NDArray[Any]], Any]], ...] = (
         (0, lambda own, rest: own[: rest[0]].sum()),
@@ -257,14 +260,14 @@ def _count_categories(
 
 
 def _places(current: pa.Array, reference: pa.Array) -> NDArray[np.int64]:
-    """Place of each current category among those of the reference, -1 for new ones."""
+    """Index of each current category among those of the reference, -1 for new ones."""
     found = pc.index_in(current.cast(reference.type), value_set=reference)
     places: NDArray[np.int64] = pc.fill_null(found.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
     return places
 
 
 def _named(categories: pa.Array, counts: Floats) -> list[tuple[str, float]]:
-    """Categories with a count."""
+    """Categories with a nonzero count."""
     there = np.flatnonzero(counts)
     names = categories.take(pa.array(there))
     return [(_text(name), float(count)) for name, count in zip(names, counts[there], strict=True)]
@@ -276,8 +279,5 @@ def _text(value: Any) -> str:
 
 
 def grouped(table: Floats) -> Floats:
-    """Table of categories in groups: the rarer ones are one.
-
-    Categories stand by their frequency.
-    """
+    """Table of categories with the rarer ones pooled. Columns must be sorted by frequency."""
     return np.column_stack([table[:, : GROUPS - 1], table[:, GROUPS - 1 :].sum(axis=1)])

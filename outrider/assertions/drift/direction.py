@@ -1,4 +1,4 @@
-"""Sentences about a change: from where to where, in the column's unit."""
+"""Sentences about a change: old and new value, in the column's unit."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from .reading import Values
 Floats = NDArray[np.float64]
 QUANTILES = (0.05, 0.5, 0.95)
 FEW_CATEGORIES = 50
-"""Categories up to which a column may tell where values are missing."""
+"""Maximum number of categories of a column that may explain missing values."""
 _MOSTLY = 0.8
 _NAMED = 2
-"""Categories that a sentence names."""
+"""Maximum number of categories that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Quantiles:
         values: tuple[NDArray[Any], NDArray[Any]],
         weights: tuple[Floats | None, Floats | None],
     ) -> "Quantiles":
-        """Exact quantiles: only values of the cells that hold them are sorted."""
+        """Exact quantiles; only values of the cells that contain them are sorted."""
         cells = zip((counts.reference, counts.current), values, weights, strict=True)
         found = [
             tuple(_quantile(share, each, one, weight, counts) for share in QUANTILES)
@@ -62,7 +62,7 @@ def _quantile(
 
 
 def shape_words(counts: ColumnCounts, quantiles: Quantiles | None, unit: str) -> str:
-    """Change of a distribution.
+    """Sentence about a change of a distribution.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def _toy() -> ColumnCounts:
 
 
 def _below_words(counts: ColumnCounts, unit: str) -> str:
-    """Share of values up to the point of the greatest distance."""
+    """Share of values up to the point of the greatest distance, as text."""
     one, two = (np.cumsum(each) / each.sum() for each in (counts.reference, counts.current))
     at = int(np.abs(one - two).argmax())
     after = f" {unit}" if unit else ""
@@ -108,15 +108,15 @@ def _category_words(counts: ColumnCounts) -> str:
 
 
 def missing_words(found: ChangeEvidence, where: str) -> str:
-    """Change of the share of missing values, with its place."""
+    """Change of the share of missing values, and their place."""
     words = f"nulls {percent(found.before)} → {percent(found.after)}"
     return f"{words}; {where}" if where else words
 
 
 def in_order_of_words(drifting: Sequence[ChangeEvidence], *, is_number: bool) -> list[ChangeEvidence]:
-    """Changes in the order of a sentence.
+    """Changes in the order in which a sentence names them.
 
-    The largest beyond its floor stands first, of numbers the shape.
+    Largest excess over its floor first; for numbers the shape comes first.
     """
     return sorted(drifting, key=lambda one: (is_number and one.change != "shape", -one.distance / one.floor))
 
@@ -127,7 +127,7 @@ def unseen_words(counts: ColumnCounts, found: ChangeEvidence, ends: tuple[float,
     Parameters
     ----------
     ends
-        Least and greatest number of the reference.
+        Smallest and largest number of the reference.
     """
     if counts.is_ordered:
         after = f" {unit}" if unit else ""
@@ -154,14 +154,8 @@ def missing_place(
 ) -> str:
     """Category whose records lack the column's value more often than before.
 
-    Empty where no single category holds most of them.
-
-    Parameters
-    ----------
-    missing
-        Records without a value, of reference and current.
-    categories
-        Other columns, of reference and current.
+    Empty if no single category accounts for most of them. ``missing`` holds the masks of records without a
+    value, and ``categories`` the other columns, each of reference and current.
     """
     best, words = _MOSTLY, ""
     gone, rows_now = np.flatnonzero(missing[1]), len(missing[1])
@@ -186,7 +180,7 @@ def missing_place(
 
 
 def percent(share: float) -> str:
-    """Share in per cent, with two digits where that is little.
+    """Share in per cent, with two digits if small.
 
     Examples
     --------
@@ -204,7 +198,7 @@ def _number(value: float) -> str:
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:
-    """Names of columns, at most so many of them.
+    """Names of columns, at most ``most`` of them.
 
     Examples
     --------

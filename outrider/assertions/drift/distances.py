@@ -6,9 +6,9 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 LEAST_SHARE = 1e-4
-"""Share that stands for an empty cell in PSI, else the index is infinite."""
+"""Share that replaces an empty cell in PSI, which would be infinite otherwise."""
 _CELLS = 16_384
-"""Cells of the table that says where the greatest distance may lie."""
+"""Number of cells that narrow down where the greatest distance lies."""
 _WORTH = 0.3
 """Share of values above which sorting all is faster than sorting those of some cells."""
 
@@ -16,8 +16,8 @@ _WORTH = 0.3
 def ks_distance(reference: ArrayLike, current: ArrayLike) -> float:
     """Kolmogorov-Smirnov distance, exact, in [0, 1].
 
-    Only values near the greatest distance are sorted: counts in a table of cells bound the distance inside
-    each cell, so that most cells cannot hold it.
+    Only values near the greatest distance are sorted: counts per cell bound the distance inside each cell,
+    which excludes most cells.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def ks_distance(reference: ArrayLike, current: ArrayLike) -> float:
     Returns
     -------
     float
-        ``nan`` where one of them is empty.
+        ``nan`` if one of them is empty.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def _values(values: ArrayLike, name: str) -> Floats:
 
 
 def _ks_by_cells(one: Floats, two: Floats) -> float | None:
-    """Distance by branch and bound over a table of cells; None where sorting all is as fast."""
+    """Distance by branch and bound over a table of cells; None if sorting all is as fast."""
     low, high = np.quantile(one[:: max(1, len(one) // 4096)], [0.01, 0.99])
     if not 0 < high - low < np.inf:
         return None
@@ -115,15 +115,15 @@ def _ks_of_sorted(parts: tuple[Floats, Floats], below: tuple[Ints, Ints], sizes:
     tied = np.flatnonzero((right > 0) & (others[right - 1] == points)) if len(others) else right[:0]
     left[tied] = others.searchsorted(points[tied], "left")
     under = np.concatenate([[0], upto[:-1]])
-    more, beside = below[0][is_last], below[1][is_last]
-    at = np.abs((upto + more) / sizes[0] - (right + beside) / sizes[1]).max()
-    return float(max(at, np.abs((under + more) / sizes[0] - (left + beside) / sizes[1]).max()))
+    more, other = below[0][is_last], below[1][is_last]
+    at = np.abs((upto + more) / sizes[0] - (right + other) / sizes[1]).max()
+    return float(max(at, np.abs((under + more) / sizes[0] - (left + other) / sizes[1]).max()))
 
 
 def ks_of_counts(reference: ArrayLike, current: ArrayLike) -> float:
     """Kolmogorov-Smirnov distance of counts in ordered cells, in [0, 1].
 
-    At most the exact distance, and less by no more than the share of one cell.
+    Lower than the exact distance by at most the share of one cell.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def ks_of_counts(reference: ArrayLike, current: ArrayLike) -> float:
     Raises
     ------
     ValueError
-        If shapes differ, or a count is negative or not finite; so for all distances of counts.
+        If shapes differ, or a count is negative or not finite.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def ks_of_counts(reference: ArrayLike, current: ArrayLike) -> float:
 def total_variation(reference: ArrayLike, current: ArrayLike) -> float:
     """Total variation of counts in the same cells, in [0, 1].
 
-    The greatest difference that the share of any set of cells has.
+    The largest difference in the share of any set of cells.
 
     Examples
     --------
@@ -167,14 +167,14 @@ def psi(reference: ArrayLike, current: ArrayLike, *, least_share: float = LEAST_
     """Population stability index of counts in the same cells, >= 0.
 
     Symmetric Kullback-Leibler divergence in nats. The index grows with the number of cells over the number of
-    records, so a fixed limit such as 0.2 decides nothing.
+    records, so a fixed limit such as 0.2 is meaningless.
 
     Parameters
     ----------
     reference, current
         Counts or weights, shape (cells,).
     least_share
-        Stands for smaller shares, in (0, 1).
+        Replaces smaller shares, in (0, 1).
 
     References
     ----------
@@ -324,7 +324,7 @@ def _counts(reference: ArrayLike, current: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _shares(reference: ArrayLike, current: ArrayLike) -> tuple[Floats, Floats]:
-    """Shares of both; empty arrays where one of them has no count."""
+    """Shares of both; empty arrays if one of them has no count."""
     one, two = _counts(reference, current)
     n, m = one.sum(), two.sum()
     return (one / n, two / m) if n and m else (one[:0], two[:0])

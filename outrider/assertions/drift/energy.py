@@ -1,4 +1,4 @@
-"""Energy distance of vectors, and its proof by a witness."""
+"""Energy distance of vectors, and its test by a witness function."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from .evidence import ChangeEvidence
 
 Floats = NDArray[np.float64]
 MOST = 2_000
-"""Vectors of each window that are compared, evenly spaced."""
+"""Maximum number of vectors compared per window, evenly spaced."""
 PARTS = 20
-"""Stretches of a window: the witness is made of every other one and tried on the rest."""
+"""Number of stretches of a window; the witness function is estimated on every other one, tested on others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class EnergyDistance:
     distance
         In the unit of the vectors, >= 0; 0 for equal distributions.
     coefficient
-        Distance over twice the mean distance between both samples, in [0, 1].
+        Distance divided by twice the mean distance between both samples, in [0, 1].
     """
 
     distance: float
@@ -60,23 +60,23 @@ def energy_distance(reference: Floats, current: Floats) -> EnergyDistance:
 
 
 def vector_evidence(reference: Floats, current: Floats, *, least: float) -> ChangeEvidence:
-    """Evidence that vectors are distributed otherwise.
+    """Evidence that two windows of vectors have different distributions.
 
-    The witness :math:`E|z-Y| - E|z-X|` is made of every other stretch of both windows and tried on the rest,
-    where its mean differs by the energy distance. Its variance is that of the means of stretches, so that
-    runs of alike records are no proof.
+    The witness function :math:`E|z-Y| - E|z-X|` is estimated on every other stretch of both windows and
+    evaluated on the rest, where its mean differs by the energy distance. Its variance is that of the means of
+    stretches, so that runs of similar records prove nothing.
 
     Parameters
     ----------
     reference, current
         Finite vectors, shapes (n, d) and (m, d), n and m >= 40.
     least
-        Smallest root of the coefficient that is drift.
+        Smallest square root of the coefficient that counts as drift.
 
     References
     ----------
-    Kübler et al., "A witness two-sample test", AISTATS 2022. Ours differ in the witness, that of the energy
-    distance, and in the variance.
+    Kübler et al., "A witness two-sample test", AISTATS 2022. We use the witness function of the energy
+    distance, and another variance.
     """
     from scipy.special import stdtr
 
@@ -96,14 +96,14 @@ def vector_evidence(reference: Floats, current: Floats, *, least: float) -> Chan
 
 
 def _few(vectors: Floats) -> Floats:
-    """At most so many vectors, evenly spaced."""
+    """At most ``MOST`` vectors, evenly spaced."""
     if len(vectors) <= MOST:
         return vectors
     return vectors[np.linspace(0, len(vectors) - 1, MOST).astype(np.int64)]
 
 
 def _apart(one: Floats, two: Floats) -> Floats:
-    """Distance of each of one side from each of the other, shape (n, m)."""
+    """Pairwise distances, shape (n, m)."""
     squares = (one**2).sum(axis=1)[:, None] + (two**2).sum(axis=1)[None, :] - 2.0 * one @ two.T
     found: Floats = np.sqrt(np.maximum(squares, 0.0))
     return found

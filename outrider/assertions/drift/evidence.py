@@ -1,4 +1,4 @@
-"""Chances of changes without drift, and Holm's rule over all of them."""
+"""P-values of changes, and Holm's correction over all of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,28 +14,29 @@ from .variation import BlockScatter, Variation
 Floats = NDArray[np.float64]
 Change: TypeAlias = Literal["shape", "missing", "unseen"]
 POWER = 0.8
-"""Chance with which the smallest distance that can be found is found."""
+"""Power with which the smallest detectable distance is detected."""
 _POWER_QUANTILE = 0.8416
 _RARE = 0.1
-"""Share up to which counts of events are held against the binomial distribution, too."""
+"""Share up to which event counts are also tested by the binomial distribution."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeEvidence:
-    """Size and chance of one change of a column.
+    """Size and p-value of one change of a column.
 
     Attributes
     ----------
     change
-        ``shape`` of the distribution, share of ``missing`` values, share of ``unseen`` ones.
+        ``shape``: the distribution; ``missing``, ``unseen``: the share of such values.
     distance
-        Kolmogorov-Smirnov or total variation, or difference of shares; in [0, 1].
+        Kolmogorov-Smirnov distance or total variation, or difference of shares; in [0, 1].
     floor
-        Distance that counts as drift at all: the wanted one, or the reference's own error where that is more.
+        Minimum distance that counts as drift: the requested one, or the estimation error of the reference if
+        that is larger.
     chance
-        Probability of such a distance without drift, in [0, 1].
+        Probability of such a distance without drift (p-value), in [0, 1].
     before, after
-        Shares of reference and current; ``nan`` for the shape.
+        Shares in reference and current; ``nan`` for the shape.
     """
 
     change: Change
@@ -54,7 +55,7 @@ def evidence_of(
     Parameters
     ----------
     least, least_share
-        Smallest distance of the shape, and difference of shares, that count as drift, in [0, 1].
+        Minimum distance of the shape, and minimum difference of shares, that count as drift, in [0, 1].
     """
     n, m = float(counts.reference.sum()), float(counts.current.sum())
     found = []
@@ -75,7 +76,7 @@ def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least
     own = np.sqrt(scatter.dispersion / n)
     if counts.is_ordered:
         distance = ks_of_counts(counts.reference, counts.current)
-        chance = _over_courses(scatter, n, m, lambda spread: _of_distance(distance, spread, scatter.blocks))
+        chance = _averaged(scatter, n, m, lambda spread: _of_distance(distance, spread, scatter.blocks))
         chance = chance if scatter.shows_windows(n, m) else 1.0
         # 1.36: the 0.95 quantile of Kolmogorov's distribution.
         return ChangeEvidence("shape", distance, max(least, 1.36 * own), chance)
@@ -92,27 +93,30 @@ def _shape(counts: ColumnCounts, variation: Variation, n: float, m: float, least
     ratio = statistic * (1 / n + 1 / m) / freedom
     own_freedom = freedom / min(scatter.spread, freedom)
     within = own_freedom * max(1, scatter.blocks - 1)
-    chance = _over_courses(scatter, n, m, lambda spread: fdtrc(own_freedom, within, ratio / spread))
+    chance = _averaged(scatter, n, m, lambda spread: fdtrc(own_freedom, within, ratio / spread))
     return ChangeEvidence("shape", distance, max(least, error), chance)
 
 
-def _over_courses(scatter: BlockScatter, n: float, m: float, chance: Callable[[Floats], Floats]) -> float:
-    """Chance over all courses that the scatter may take, given that of each variance."""
+def _averaged(scatter: BlockScatter, n: float, m: float, chance: Callable[[Floats], Floats]) -> float:
+    """P-value averaged over the possible growth curves of the scatter.
+
+    ``chance`` maps variances to p-values.
+    """
     weights, variances = scatter.variances(n, m)
     return float(weights @ chance(variances))
 
 
 def _of_distance(distance: float, variance: Floats, blocks: int) -> Floats:
-    """Chance of a Kolmogorov-Smirnov distance, given the variance of a difference of shares."""
+    """P-value of a Kolmogorov-Smirnov distance, given the variance of a difference of shares."""
     from scipy.special import kolmogorov
 
     return _estimated(kolmogorov(distance / np.sqrt(variance)), 2 * (blocks - 1))
 
 
 def _estimated(chance: Floats, freedom: int) -> Floats:
-    """Chance of a deviation whose variance was estimated with so many degrees of freedom.
+    """P-value corrected for a variance estimated with ``freedom`` degrees of freedom.
 
-    By Student's distribution in place of the normal one, at the deviation that has this chance.
+    Replaces the normal by Student's distribution at the deviation with p-value ``chance``.
     """
     from scipy.special import chdtri, fdtrc
 
@@ -127,7 +131,7 @@ def _share(
     scatter: BlockScatter,
     least: float,
 ) -> ChangeEvidence:
-    """Difference of two shares; of unseen values an increase alone."""
+    """Evidence for a difference of two shares; one-sided (increase) for unseen values."""
     from scipy.special import fdtrc
 
     n, m = sizes
@@ -136,7 +140,7 @@ def _share(
     if not 0 < both < 1 or (change == "unseen" and after <= before):
         return ChangeEvidence(change, abs(after - before), least, 1.0, before, after)
     ratio, within = (after - before) ** 2 / (both * (1 - both)), max(1, scatter.blocks - 1)
-    chance = _over_courses(scatter, n, m, lambda spread: fdtrc(1, within, ratio / spread))
+    chance = _averaged(scatter, n, m, lambda spread: fdtrc(1, within, ratio / spread))
     chance = chance / 2 if change == "unseen" else chance
     if both <= _RARE:
         chance = max(chance, _rare_chance(events, sizes, scatter.dispersion, is_one_sided=change == "unseen"))
@@ -147,7 +151,7 @@ def _share(
 def _rare_chance(
     events: tuple[float, float], sizes: tuple[float, float], dispersion: float, *, is_one_sided: bool
 ) -> float:
-    """Chance that so many of all events fall on one side; of few events, whose shares are no normal ones.
+    """P-value of two event counts that are too small for a normal approximation.
 
     Przyborowski and Wilenski, "Homogeneity of results in testing samples from Poisson series", Biometrika
     1940.
@@ -164,14 +168,14 @@ def _rare_chance(
 
 
 def holm(chances: Sequence[float]) -> Floats:
-    """Adjusted p-values of tests.
+    """Holm-adjusted p-values.
 
-    Those at most alpha are proven, all together with error alpha.
+    Tests with a value of at most alpha are significant, with familywise error alpha.
 
     Parameters
     ----------
     chances
-        In [0, 1], of any dependence, shape (tests,).
+        P-values in [0, 1], under any dependence, shape (tests,).
 
     Returns
     -------
@@ -195,14 +199,9 @@ def holm(chances: Sequence[float]) -> Floats:
 
 
 def smallest_found(counts: ColumnCounts, variation: Variation, alpha: float) -> float:
-    """Smallest distance of the shape that is found.
+    """Smallest distance of the shape detected with about 80 % power.
 
-    With a chance of 80 %, about; above 1.0 where none is.
-
-    Parameters
-    ----------
-    alpha
-        Error of this test, in (0, 1).
+    Above 1.0 if none is. ``alpha`` is the error of this test, in (0, 1).
     """
     sizes = float(counts.reference.sum()), float(counts.current.sum())
     if not variation.shape.shows_windows(*sizes):
@@ -217,9 +216,9 @@ def smallest_found(counts: ColumnCounts, variation: Variation, alpha: float) -> 
 
 
 def records_needed(variation: Variation, alpha: float, distance: float) -> int:
-    """Records of each window that find a distance, about.
+    """Approximate records per window that detect a distance.
 
-    With a chance of 80 %, where blocks scatter no longer than they are.
+    With 80 % power, if the scatter of blocks does not last longer than a block.
     """
     from scipy.special import kolmogi
 

@@ -1,4 +1,4 @@
-"""Histogram on a grid, fine around a centre, that holds every number."""
+"""Histogram on a logarithmic grid around a centre, for any number."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,29 +11,30 @@ Ints = NDArray[np.int64]
 
 CODES = 65_536
 INFINITE = 0x7FF0
-"""Code of infinity; beyond it are those of NaN."""
+"""Code of infinity; larger codes are NaN."""
 _SIGN = 0x8000
 _CHUNK = 125_000
-"""Values at once: what is made of them stays in the processor's cache."""
+"""Number of values per pass: temporary arrays stay in the CPU cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells of a column of numbers.
+    """Histogram cells of a column of numbers.
 
-    Sixteen to each doubling of the distance from the centre. The cell of a value is the upper sixteen bits of
-    its distance from the centre as a double: sign, exponent and four bits of the fraction. So a cell is at
-    most 1/16 as wide as it is far from the centre, the grid needs no range, and missing and infinite values
-    have cells of their own.
+    There are sixteen cells for each doubling of the distance from the centre. The cell of a value is the
+    upper sixteen bits of its distance from the centre as a double: sign, exponent and four bits of the
+    fraction. So the width of a cell is at most 1/16 of its distance from the centre, no range is needed, and
+    missing and infinite values have cells of their own.
 
     Attributes
     ----------
     centre
-        About the reference's median; finite.
+        Approximate median of the reference; finite.
 
     References
     ----------
-    Tene, "HdrHistogram", 2012: cells of constant relative width. Ours has them on both sides of a centre.
+    Tene, "HdrHistogram", 2012: cells of constant relative width. This grid has them on both sides of a
+    centre.
 
     Examples
     --------
@@ -46,11 +47,11 @@ class Grid:
 
     @property
     def _origin(self) -> float:
-        """Centre; a zero with a sign, so that both zeros less that are the same."""
+        """Centre with a sign for zero, so that 0.0 and -0.0 get the same cell."""
         return self.centre or -0.0
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.uint16]:
-        """Cell of each value, shape (n,)."""
+        """Cell code of each value, shape (n,)."""
         with np.errstate(over="ignore", invalid="ignore"):
             apart = np.subtract(values, self._origin, dtype=np.float64)
         return np.ascontiguousarray(apart.view(np.uint16)[_TOP::4])
@@ -100,15 +101,7 @@ def code_of(cells: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class GridCounts:
-    """Counts or weights by code of a :class:`Grid`.
-
-    Counts of two parts add up.
-
-    Attributes
-    ----------
-    codes
-        Shape (65536,).
-    """
+    """Counts or weights by code of a :class:`Grid`, shape (65536,). Counts of two parts add up."""
 
     codes: NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""Distributions of reference and current as a few bars, for drawings."""
+"""Distributions of reference and current as a few bars, for charts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from .counting import ColumnCounts
 Floats = NDArray[np.float64]
 BARS = 30
 CATEGORIES = 12
-"""Categories with a bar of their own; the others share one."""
+"""Maximum number of categories with a bar of their own; the others share one."""
 _TAIL = 0.005
 
 
@@ -24,7 +24,7 @@ class Picture:
     names
         Categories; empty for numbers.
     edges
-        Ends of the bars of numbers, in the column's unit; the first and last bars hold all that lies beyond.
+        Ends of the bars of numbers, in the column's unit; the first and last bars include all values beyond.
     reference, current
         Shares, in [0, 1].
     """
@@ -35,7 +35,7 @@ class Picture:
     current: tuple[float, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {
             "names": list(self.names),
             "edges": list(self.edges),

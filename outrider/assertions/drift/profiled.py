@@ -1,4 +1,4 @@
-"""Drift of stored profiles, decided on counts as that of records."""
+"""Drift of stored profiles, tested on their counts like drift of records."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -43,29 +43,28 @@ def profile_drift(
     find: float = FOUND,
     matched: str = "",
 ) -> DriftReport:
-    """Judge each column's drift by counts, as :func:`drift_report` judges records.
+    """Test each column of profiles for drift, like :func:`drift_report` on records.
 
-    Distances are of the fixed bins. Quantiles and names of new categories stand in sentences and decide
-    nothing. Each record counts, for a profile does not know whose it is: runs of an entity widen the
-    dispersion of the reference's blocks. Categories that the bins do not know are unseen ones: their share
-    must grow.
+    Distances are computed on the fixed bins. Quantiles and names of new categories are for sentences only.
+    Each record counts, since a profile does not know entities: runs of an entity increase the dispersion of
+    the reference's blocks. Categories without a bin count as unseen; only a growing share of them is drift.
 
     Parameters
     ----------
     reference
-        Profiles of windows in order of time; they are joined to at most 20 blocks.
+        Profiles of windows in order of time; they are pooled into at most 20 blocks.
     current
-        Its bins are those that columns are compared in.
+        Profile to test; its bins are used for the comparison.
     units
         Unit of a column's numbers, for sentences.
     alpha
-        Chance of any false alarm in the whole report, in (0, 1).
+        Probability of any false alarm in the whole report, in (0, 1).
     least, least_share
-        Smallest distance of a distribution, and difference of a share, that count as drift, in [0, 1].
+        Minimum distance of a distribution, and minimum difference of a share, that count as drift, in [0, 1].
     find
-        Distance that should be found with a chance of 80 %, in (0, 1).
+        Distance that should be detected with 80 % power, in (0, 1).
     matched
-        Times that the reference is of, for its sentence; empty for all.
+        Description of the reference's times, for the report; empty for all times.
 
     Returns
     -------
@@ -118,11 +117,11 @@ class _ProfiledWindows:
     Attributes
     ----------
     blocks
-        Effective records by bin of each block of the reference, shape (blocks, bins).
+        Effective records by bin of each reference block, shape (blocks, bins).
     now
-        Of the current window, shape (bins,).
+        Effective records by bin of the current window, shape (bins,).
     shown
-        Estimates of both by column, for sentences and drawings.
+        Estimates of both by column, for sentences and charts.
     """
 
     reference: Profile
@@ -147,7 +146,7 @@ class _ProfiledWindows:
         return cls(one, two, blocks, two.weights * _scale(two), shown)
 
     def problems(self) -> list[str]:
-        """Sentences about windows that are too small for any verdict."""
+        """Messages about windows that are too small for any verdict."""
         found = size_problems((_effective(self.reference), _effective(self.current)))
         if not found and len(self.blocks) < FEWEST_BLOCKS:
             found = [
@@ -157,7 +156,7 @@ class _ProfiledWindows:
         return found
 
     def sayer(self, units: Mapping[str, str]) -> Say:
-        """Sentences about columns."""
+        """Function that makes the sentence about a column."""
 
         def say(column: MeasuredColumn, drifting: Sequence[ChangeEvidence]) -> str:
             unit = "letters" if column.name.endswith("#length") else units.get(column.name, "")
@@ -167,7 +166,7 @@ class _ProfiledWindows:
 
 
 def _effective(profile: Profile) -> float:
-    """Records that estimate as well: fewer where bins of any column have uneven weights (Kish)."""
+    """Effective sample size (Kish): the smallest over columns, as bins have uneven weights."""
     if not profile.rows:
         return 0.0
     squares = profile.weights**2 / np.maximum(profile.counts, 1)
@@ -221,7 +220,7 @@ def _has_column(counts: Floats) -> bool:
 
 
 def _partly(before: Floats, now: Floats, least_share: float) -> list[str]:
-    """Sentences about records without the column, or with values of another type, more than before."""
+    """Messages about columns that records lack, or have with another type, more often than before."""
     found = []
     for which, words in ((ABSENT, "without it"), (MISTYPED, "with another type")):
         one, two = (each[which - 4] / each.sum() for each in (before, now))
@@ -234,7 +233,7 @@ def _partly(before: Floats, now: Floats, least_share: float) -> list[str]:
 def _count_numbers(
     layout: ColumnLayout, table: Floats, now: Floats, ends: tuple[float, float]
 ) -> ColumnCounts:
-    """Counts of bins; ``ends`` are where the outermost values lie, for drawings and Wasserstein."""
+    """Counts of bins. ``ends`` are the outermost values, for charts and the Wasserstein distance."""
     bins = table[:, : layout.bins]
     before, after = bins.sum(axis=0), now[: layout.bins]
     cells = np.flatnonzero((before != 0) | (after != 0))
@@ -267,7 +266,7 @@ def _missing(table: Floats, now: Floats) -> tuple[float, float]:
 
 
 def _beyond_other_blocks(table: Floats, before: Floats, seen: NDArray[np.int64]) -> Floats:
-    """Effective records of each block beyond the bins of all other blocks, shape (blocks,)."""
+    """Effective records of each block outside the bins of all other blocks, shape (blocks,)."""
     found = np.zeros(len(table))
     for end in (0, -1):
         there = np.flatnonzero(table[:, seen[end]])
@@ -281,7 +280,7 @@ def _beyond_other_blocks(table: Floats, before: Floats, seen: NDArray[np.int64])
 def _count_categories(
     layout: ColumnLayout, table: Floats, now: Floats, fresh: Mapping[str, float]
 ) -> ColumnCounts:
-    """Counts of categories; those that the bins do not know are one more, and are unseen."""
+    """Counts of categories; those without a bin are pooled and count as unseen."""
     other = layout.bins
     cells, after = table[:, : other + 1], now[: other + 1]
     before = cells.sum(axis=0)
@@ -320,30 +319,30 @@ def _words(
     both: tuple[ColumnSummary, ColumnSummary],
     unit: str,
 ) -> str:
-    """Sentence about the changes that drift."""
+    """Sentence about the drifting changes of a column."""
     assert column.counts is not None
-    told = []
+    clauses = []
     for each in in_order_of_words(drifting, is_number=column.counts.is_ordered):
         if each.change == "missing":
-            told.append(missing_words(each, ""))
+            clauses.append(missing_words(each, ""))
         elif each.change == "shape":
-            told.append(shape_words(column.counts, _quantiles(column.counts, both), unit))
+            clauses.append(shape_words(column.counts, _quantiles(column.counts, both), unit))
         elif column.counts.is_ordered or column.counts.new:
-            told.append(unseen_words(column.counts, each, _ends(both[0]), unit))
+            clauses.append(unseen_words(column.counts, each, _ends(both[0]), unit))
         else:
-            told.append(f"categories that are not known: {percent(each.before)} → {percent(each.after)}")
-    return "; ".join(told)
+            clauses.append(f"categories that are not known: {percent(each.before)} → {percent(each.after)}")
+    return "; ".join(clauses)
 
 
 def _ends(found: ColumnSummary) -> tuple[float, float]:
-    """About the least and the greatest number of a window."""
+    """Approximate smallest and largest number of a window."""
     if found.low is not None and found.high is not None:
         return found.low, found.high
     return (found.edges[0], found.edges[-1]) if found.edges else (0.0, 0.0)
 
 
 def _quantiles(counts: ColumnCounts, both: tuple[ColumnSummary, ColumnSummary]) -> Quantiles | None:
-    """Quantiles for a sentence; by bins where fewer than ten entities stand behind a window."""
+    """Quantiles for a sentence; from bins if a window has fewer than ten entities."""
     if not counts.is_ordered:
         return None
     found = []

@@ -21,11 +21,11 @@ WORDS: dict[Kind, str] = {
     "vector": "vectors",
 }
 FEW_CLASSES = 50
-"""Distinct whole numbers of an output or label up to which they are classes."""
+"""Maximum number of distinct whole numbers of an output or label that are classes."""
 TEXT_SHARE = 0.1
-"""Distinct texts per record from which they are free texts or identifiers, compared by length."""
+"""Distinct texts per record above which texts are free text or identifiers, compared by length."""
 MOST_CATEGORIES = 10_000
-"""Distinct texts from which they are free texts whatever the number of records."""
+"""Number of distinct texts above which texts are free text, whatever the number of records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Values:
     Attributes
     ----------
     kind
-        Numbers are compared by their size, categories by their shares, texts by their length in letters.
+        Numbers are compared by value, categories by shares, texts by length in letters.
     numbers
-        Shape (n,) of numbers and lengths, NaN for missing; shape (n, d) of vectors; empty of categories.
+        Numbers or text lengths, shape (n,), NaN for missing; vectors, shape (n, d); empty for categories.
     codes
-        Place of each category in ``categories``, their number for missing; empty otherwise.
+        Index of each value in ``categories``, ``len(categories)`` for missing; empty for other kinds.
     categories
         Distinct values.
     """
@@ -56,12 +56,9 @@ class Values:
 
 
 class NotCompared(Exception):  # noqa: N818 - reads as the event it is
-    """Column that cannot be compared, with the reason.
+    """Raised for a column that cannot be compared, with the reason.
 
-    Parameters
-    ----------
-    window
-        Whose values are at fault: ``reference`` or ``current``.
+    ``window`` is ``reference`` or ``current``: the window whose values are at fault.
     """
 
     def __init__(self, reason: str, *, window: str = "current") -> None:
@@ -70,7 +67,7 @@ class NotCompared(Exception):  # noqa: N818 - reads as the event it is
 
 
 def columns_of(data: Any) -> Mapping[str, Any]:
-    """Columns by name, not yet converted.
+    """Columns by name, in their original type.
 
     Parameters
     ----------
@@ -94,13 +91,7 @@ def columns_of(data: Any) -> Mapping[str, Any]:
 
 
 def arrow_of(column: Any) -> pa.Array:
-    """One Arrow array of a column.
-
-    Raises
-    ------
-    NotCompared
-        If the values have no common type.
-    """
+    """Column as one Arrow array. Raises NotCompared if the values have no common type."""
     try:
         found = pa.Array.from_pandas(column) if is_series(column) else column
         if isinstance(found, np.ndarray) and found.dtype.kind == "M":
@@ -115,7 +106,7 @@ def arrow_of(column: Any) -> pa.Array:
 
 
 def read_reference(column: Any, *, is_answer: bool) -> Values:
-    """Values of a reference column, which decide the kind of comparison.
+    """Values of a reference column, which determine the kind of comparison.
 
     Parameters
     ----------
@@ -140,12 +131,9 @@ def read_reference(column: Any, *, is_answer: bool) -> Values:
 
 
 def read_current(column: Any, reference: Values) -> Values:
-    """Values of a current column, read as its reference.
+    """Values of a current column, read as the kind of its reference.
 
-    Raises
-    ------
-    NotCompared
-        If they are of another type.
+    Raises NotCompared if they have another type.
     """
     if reference.kind == "number" and (plain := _numpy_of(column)) is not None:
         return _numbers(plain)
@@ -172,7 +160,7 @@ def read_current(column: Any, reference: Values) -> Values:
 
 
 def _numpy_of(column: Any) -> NDArray[Any] | None:
-    """Values of a plain numeric column without a copy; None for all others."""
+    """Values of a plain numeric column without a copy; None for others."""
     if is_series(column) and not isinstance(column.dtype, np.dtype):
         return None
     found = np.asarray(column) if is_series(column) or isinstance(column, np.ndarray) else None
@@ -236,7 +224,7 @@ def _categories(array: pa.Array) -> Values:
 
 
 def _is_closed(found: Values, array: pa.Array) -> bool:
-    """True where texts are categories rather than free texts or identifiers."""
+    """True if texts are categories rather than free text or identifiers."""
     size = len(found.categories)
     known = len(array) - array.null_count
     return size <= 2 or (size <= MOST_CATEGORIES and size <= TEXT_SHARE * known) or not _is_text(

@@ -1,4 +1,4 @@
-"""Drift of every column, with one error for the whole report."""
+"""Drift of all columns, with one error for the whole report."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ from .verdicts import ALPHA, FOUND, LEAST, LEAST_SHARE, ROLES, MeasuredColumn, S
 from .windows import Windows
 
 FEWEST_VECTORS = 100
-"""Vectors of a window below which nothing is said of them."""
+"""Minimum number of vectors per window for a verdict."""
 
 
 def drift_report(
@@ -47,44 +47,45 @@ def drift_report(
     is_multivariate: bool = False,
     threads: int = 1,
 ) -> DriftReport:
-    """Judge each column's drift, with one error over all columns.
+    """Test each column for drift, with one error for all columns.
 
-    A column drifts where a change of its distribution, of its missing or of its unseen values is proven and
-    large enough. Proven: its chance, by Holm's rule over all columns and changes, is at most ``alpha``. The
-    chance is that of independent records, times the dispersion that held-out blocks of the reference show
-    among themselves, so that runs, seasons and small references widen it. Large enough: at least ``least``,
-    and above the error that the reference has itself.
+    A column drifts if a change of its distribution, of its missing values or of its unseen values is proven
+    and large enough. Proven: its p-value, Holm-adjusted over all columns and changes, is at most ``alpha``.
+    The p-value allows for the dispersion between held-out blocks of the reference, so that runs, seasons and
+    small references do not cause alarms. Large enough: at least ``least``, and above the estimation error of
+    the reference.
 
     Parameters
     ----------
     reference, current
         pandas frames, Arrow tables or ``Batch``; the reference in its order of time.
     columns
-        The only ones to compare; all of the reference by default.
+        Columns to compare; default: all of the reference.
     outputs, labels
-        Columns that are one, where names do not say so (``outputs.score``, ``label.class``).
+        Names of output and label columns, if they are not ``outputs.…`` or ``label.…``.
     entity
-        Column of users, cameras, patients in both: each of them counts once. ``entity`` of a ``Batch``.
+        Column with the entity (user, camera, patient) of each record, in both windows; each entity counts
+        once. Default for a ``Batch``: ``entity``.
     weight
-        Column with 1 / probability of having been captured. ``weight`` of a ``Batch``.
+        Column with 1 / probability of having been captured. Default for a ``Batch``: ``weight``.
     ts
-        Column of event times in both. A window of half a day at most is held against the same hours of
-        earlier days, one of half a week at most against the same days of earlier weeks, where the reference
-        has three or more. ``ts`` of a ``Batch``.
+        Column with event times, in both windows. A window of at most half a day is compared with the same
+        hours of earlier days, one of at most half a week with the same days of earlier weeks, if the
+        reference has three or more. Default for a ``Batch``: ``ts``.
     units
         Unit of a column's numbers, for sentences.
     alpha
-        Chance of any false alarm in the whole report, in (0, 1).
+        Probability of any false alarm in the whole report, in (0, 1).
     least, least_share
-        Smallest distance of a distribution, and difference of a share, that count as drift, in [0, 1].
+        Minimum distance of a distribution, and minimum difference of a share, that count as drift, in [0, 1].
     find
-        Distance that should be found with a chance of 80 %, in (0, 1): a column whose samples are too small
-        for it is undecided.
+        Distance that should be detected with 80 % power, in (0, 1): a column with too few records for it is
+        undecided.
     is_multivariate
-        Also tell records of both windows apart by all columns together (:class:`DomainClassifier`), with the
-        same error over everything.
+        Also classify records by window from all columns together (:class:`DomainClassifier`), with the same
+        error for the whole report.
     threads
-        Columns that are counted at once.
+        Number of columns counted in parallel.
 
     Returns
     -------
@@ -148,16 +149,16 @@ def drift_report(
 
 
 def _roles(names: Iterable[str], outputs: Sequence[str], labels: Sequence[str]) -> dict[str, Role]:
-    said: dict[str, Role] = dict.fromkeys(outputs, "output")
-    said.update(dict.fromkeys(labels, "label"))
-    found = {name: said.get(name, ROLES.get(name.partition(".")[0], "input")) for name in names}
-    if absent := sorted(said.keys() - found.keys()):
+    declared: dict[str, Role] = dict.fromkeys(outputs, "output")
+    declared.update(dict.fromkeys(labels, "label"))
+    found = {name: declared.get(name, ROLES.get(name.partition(".")[0], "input")) for name in names}
+    if absent := sorted(declared.keys() - found.keys()):
         raise ValueError(f"reference: column {absent[0]!r} expected, found {', '.join(found)}")
     return found
 
 
 def _measure(column: MeasuredColumn, windows: Windows, least: float, least_share: float) -> None:
-    """Count a column and weigh its changes; bad input becomes a sentence."""
+    """Count a column and compute its evidence; bad input becomes a message."""
     try:
         one = read_reference(windows.reference[column.name], is_answer=column.role in ("output", "label"))
     except NotCompared as error:
@@ -186,7 +187,7 @@ def _measure(column: MeasuredColumn, windows: Windows, least: float, least_share
 def _measure_vectors(
     column: MeasuredColumn, reference: NDArray[np.float64], current: NDArray[np.float64], least: float
 ) -> None:
-    """Weigh the energy distance of vectors; rows that are not finite are left out."""
+    """Test the energy distance of vectors; rows that are not finite are left out."""
     both = [each[np.isfinite(each).all(axis=1)] for each in (reference, current)]
     for window, every, each in zip(("reference", "current"), (reference, current), both, strict=True):
         if len(each) < len(every):
@@ -202,7 +203,7 @@ def _measure_vectors(
 def _is_apart(
     columns: Sequence[MeasuredColumn], together: DomainClassifier, alpha: float, least: float
 ) -> bool:
-    """True where the windows are told apart, proven and by enough."""
+    """True if the classifier separates the windows, significantly and by enough."""
     chances = [each.chance for column in columns for each in column.evidence]
     adjusted = float(holm([*chances, together.chance])[-1])
     return adjusted <= alpha and together.auroc >= 0.5 + least
@@ -213,7 +214,7 @@ def _together(columns: Sequence[MeasuredColumn]) -> DomainClassifier | None:
 
 
 def _sayer(columns: Sequence[MeasuredColumn], windows: Windows, units: Mapping[str, str]) -> Say:
-    """Sentences about columns, which name the category where values are missing."""
+    """Function that makes the sentence about a column, with the category in which values are missing."""
     categories = {
         each.name: each.values
         for each in columns
@@ -236,22 +237,22 @@ def _words(
     others: Mapping[str, tuple[Values, Values]],
     unit: str,
 ) -> str:
-    """Sentence about the changes that drift: the largest beyond its floor first, of numbers the shape."""
+    """Sentence about the drifting changes: largest excess over its floor first, for numbers the shape."""
     assert column.counts is not None
     assert column.values is not None
-    told = []
+    clauses = []
     for each in in_order_of_words(drifting, is_number=column.counts.is_ordered):
         if each.change == "missing":
-            told.append(missing_words(each, missing_place(_missing(column.values), others)))
+            clauses.append(missing_words(each, missing_place(_missing(column.values), others)))
         elif each.change == "unseen":
-            told.append(unseen_words(column.counts, each, _ends(column.values[0]), unit))
+            clauses.append(unseen_words(column.counts, each, _ends(column.values[0]), unit))
         else:
-            told.append(shape_words(column.counts, _quantiles(column, windows), unit))
-    return "; ".join(told)
+            clauses.append(shape_words(column.counts, _quantiles(column, windows), unit))
+    return "; ".join(clauses)
 
 
 def _ends(reference: Values) -> tuple[float, float]:
-    """Least and greatest finite number of the reference; of categories both are 0."""
+    """Smallest and largest finite number of the reference; (0, 0) for categories."""
     finite = reference.numbers[np.isfinite(reference.numbers)] if reference.kind != "category" else []
     return (float(np.min(finite)), float(np.max(finite))) if len(finite) else (0.0, 0.0)
 

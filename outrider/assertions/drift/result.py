@@ -1,4 +1,4 @@
-"""Verdict on every column, and on the report as a whole."""
+"""Verdict on each column, and on the report as a whole."""
 
 import json
 import math
@@ -26,15 +26,15 @@ class ColumnDrift:
     Attributes
     ----------
     status
-        ``drift`` where a change is proven and large enough, ``undecided`` for bad input and few records.
+        ``drift`` if a change is proven and large enough, ``undecided`` for bad input and few records.
     words
-        Direction and size of what drifts, else of the greatest change.
+        Direction and size of the drifting changes, else of the largest change.
     problems
-        Sentences with window, expected and found; none of them is drift.
+        Messages with the window, the expected and the found input; none of them is drift.
     evidence
-        Of shape, missing and unseen values; their chances before Holm's rule.
+        Evidence on shape, missing and unseen values, with p-values before Holm's correction.
     adjusted
-        Chances after it, in the same order.
+        Holm-adjusted p-values, in the same order.
     drifting
         Changes that are proven and large enough.
     statistics
@@ -42,7 +42,7 @@ class ColumnDrift:
     variation
         Dispersion of the reference's blocks; 1 for independent records.
     smallest_found
-        Distance of the shape that is found with a chance of 80 %, about; ``nan`` where undecided.
+        Distance of the shape that would be detected with about 80 % power; ``nan`` if undecided.
     """
 
     column: str
@@ -61,15 +61,15 @@ class ColumnDrift:
 
     @property
     def distance(self) -> float:
-        """Distance of the shape, in [0, 1]; 0.0 where there is none."""
+        """Distance of the shape, in [0, 1]; 0.0 if there is none."""
         return next((each.distance for each in self.evidence if each.change == "shape"), 0.0)
 
     def picture(self) -> Picture | None:
-        """Distributions of both for a drawing; None where undecided."""
+        """Distributions of both windows for a chart; None if undecided."""
         return None if self.counts is None else picture_of(self.counts)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON; values that are not finite are None."""
+        """State that JSON can carry; values that are not finite are None."""
         picture = self.picture()
         return {
             "column": self.column,
@@ -105,19 +105,19 @@ class DriftReport:
     Attributes
     ----------
     columns
-        Those that drift, then those that are undecided, then the others, by distance.
+        Drifting columns first, then undecided ones, then the others, by distance.
     problems
-        Sentences about the windows as a whole.
+        Messages about the windows as a whole.
     ignored
-        Columns of kinds that have no distance here, with what was found.
+        Columns of kinds without a distance, each with its kind.
     alpha
-        Chance of any false alarm in the whole report.
+        Probability of any false alarm in the whole report.
     matched
-        Times of the reference that alone are held against (``the same hours of 7 days``); empty for all.
+        Times of the reference that were compared (``the same hours of 7 days``); empty for all.
     together
-        Records of both windows told apart by all columns together; None where not asked for.
+        Classification of records by all columns together; None if not requested.
     is_apart
-        True where that is proven and large enough.
+        True if that classification is proven and large enough.
     """
 
     columns: tuple[ColumnDrift, ...]
@@ -141,12 +141,12 @@ class DriftReport:
 
     @property
     def is_drift(self) -> bool:
-        """True where a column drifts, or all of them together."""
+        """True if a column drifts, or all of them together."""
         return bool(self.drifting) or self.is_apart
 
     @property
     def is_decided(self) -> bool:
-        """True where every column could be decided."""
+        """True if every column could be decided."""
         return not self.problems and all(each.status != "undecided" for each in self.columns)
 
     @property
@@ -166,7 +166,7 @@ class DriftReport:
 
     @property
     def together_words(self) -> str:
-        """Domain classifier in one sentence; empty without one."""
+        """Result of the domain classifier in one sentence; empty without one."""
         if self.together is None:
             return ""
         found = self.together
@@ -177,7 +177,7 @@ class DriftReport:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {
             "together": None if self.together is None else self.together.to_dict(),
             "together_words": self.together_words,

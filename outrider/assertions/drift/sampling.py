@@ -1,4 +1,4 @@
-"""Records of a sample: weights, effective number, blocks."""
+"""Sample of records: weights, effective size, blocks."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from .reading import arrow_of
 
 Floats = NDArray[np.float64]
 BLOCKS = 20
-"""Blocks of the reference that are held out one after another."""
+"""Number of blocks of the reference, each held out in turn."""
 FEWEST_BLOCKS = 5
 _PER_BLOCK = 20
 
@@ -24,16 +24,15 @@ class WindowSample:
     Attributes
     ----------
     rows
-        Records.
+        Number of records.
     weights
-        Of each record, shape (rows,), scaled so that their sum is ``effective``; None where all are 1.
+        Weight of each record, shape (rows,), scaled so that their sum is ``effective``; None if all are 1.
     effective
-        Independent records that estimate as well: entities where there are some, fewer where weights are
-        uneven.
+        Effective sample size: number of entities if known, less if weights are uneven.
     order
-        Rows in the order of their blocks, shape (rows,); None where that is their own order.
+        Rows sorted by block, shape (rows,); None if they already are.
     starts
-        First row of each block in that order.
+        First row of each block in that order, shape (blocks,).
     """
 
     rows: int
@@ -48,19 +47,19 @@ class WindowSample:
         return len(self.starts)
 
     def of_rows(self, is_kept: NDArray[np.bool_]) -> float:
-        """Weight of the rows that are kept."""
+        """Total weight of the rows that are kept."""
         return float(is_kept.sum() if self.weights is None else self.weights[is_kept].sum())
 
 
 def sample_of(rows: int, weight: Any | None, entity: Any | None) -> WindowSample:
-    """Sample of records, in which an entity counts once.
+    """Sample in which each entity counts once.
 
     Parameters
     ----------
     weight
         1 / probability of having been captured, column of numbers > 0.
     entity
-        Column of users, cameras, patients; records without one are entities of their own.
+        Column with the entity (user, camera, patient); records without one are entities of their own.
 
     Raises
     ------
@@ -99,7 +98,7 @@ def _weights(column: Any) -> Floats:
 
 
 def _entities(column: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Entity of each record by number, and the first record of each entity."""
+    """Index of each record's entity, and the first record of each entity."""
     given = arrow_of(column)
     if pa.types.is_nested(given.type):
         raise ValueError(f"entities as texts or numbers expected, found {given.type}")
@@ -128,9 +127,9 @@ def block_starts(units: int, effective: float) -> NDArray[np.int64]:
     Parameters
     ----------
     units
-        Entities, records or windows, in order.
+        Number of entities, records or windows, in order.
     effective
-        Effective records of all.
+        Effective number of records in total.
     """
     blocks = min(max(FEWEST_BLOCKS, min(BLOCKS, int(effective) // _PER_BLOCK)), max(units, 1))
     return np.arange(blocks) * units // blocks

@@ -1,4 +1,4 @@
-"""Sequential watch over shares of windows, against a reference."""
+"""Sequential test of window shares against a reference."""
 
 import json
 import zlib
@@ -19,14 +19,17 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _BINARY = np.array([0.0, 1.0])
 _RICHEST = 1e30
-"""Of a stored fortune, in single precision."""
+"""Cap of the stored wealth of a bet, which is kept in single precision."""
 _NO_NEWS = 0.5
-"""Part of the least difference that the bets take for no news."""
+"""Fraction of the minimum difference that bets treat as no change."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchRule:
-    """Chance of any false alarm over all streams, within so many windows."""
+    """Error bound of a watch.
+
+    Probability ``alpha`` of any false alarm over all streams within ``horizon`` windows.
+    """
 
     alpha: float
     horizon: int
@@ -34,17 +37,17 @@ class WatchRule:
 
 @dataclass(frozen=True, slots=True)
 class ShareStreams:
-    """Watched streams: shares of columns, of all records or of slices.
+    """Watched streams: shares of columns, over all records or slices.
 
     Attributes
     ----------
     least
-        Difference that counts as drift, shape (streams,).
+        Minimum difference that counts as drift, shape (streams,).
     group
-        Number of the column and slice where a stream speaks of the column's values, below 0 elsewhere, and of
-        ``column`` in any case.
+        ``column``, the index of the column and slice, but below 0 for shares of missing, unseen and gone
+        values; both have shape (streams,).
     weight
-        Part of alpha, before those that cannot be judged are left out, shape (streams,).
+        Relative share of alpha, before streams that cannot be judged are left out, shape (streams,).
     """
 
     least: Floats
@@ -54,9 +57,9 @@ class ShareStreams:
 
     @classmethod
     def of(cls, shares: Sequence[ColumnShare], *, slices: int = 0) -> "ShareStreams":
-        """Streams of shares: of all records, then of each slice.
+        """Streams of all records, then of each slice.
 
-        Half of alpha is for all records, half for slices.
+        Half of alpha is for all records, half for the slices.
         """
         parts = slices + 1
         places = {name: at for at, name in enumerate(dict.fromkeys(share.column for share in shares))}
@@ -69,21 +72,21 @@ class ShareStreams:
 
 
 class ShareWatch:
-    """Sequential test of shares against a reference, window by window.
+    """Sequential test of shares against a reference, updated window by window.
 
-    **Null**: shares of windows differ from the mean of their reference, which is known from its windows only,
-    as those of the reference differ among themselves, and by half of ``least`` at most. **Guarantee**: one
-    ever alarms within ``horizon`` windows with a probability of at most alpha (see :class:`Dispersion` for
-    what is exact in it). Streams whose reference has under 20 windows or 30 observations that count are
-    not judged.
+    **Null**: shares of windows scatter around the mean of their reference as the reference's windows do, with
+    an additional shift of at most half of ``least``; the mean is estimated from the reference's windows.
+    **Guarantee**: any stream alarms within ``horizon`` windows with a probability of at most alpha
+    (:class:`Dispersion` says when this is exact). Streams whose reference has fewer than 20 windows or 30
+    effective observations are not judged.
 
     Parameters
     ----------
     hits, seen
-        Of the reference's windows in order of time, shape (streams, windows).
+        Hits and observations of the reference's windows in order of time, shape (streams, windows).
     mean
-        Hits and observations of another reference, (streams,) each, against which windows are held instead;
-        its observations count as those of the windows do. Streams without any keep the windows' own.
+        Hits and observations of another reference, (streams,) each, used for the mean; scaled to effective
+        observations like those of the windows. Streams without observations there keep the windows' mean.
 
     References
     ----------
@@ -125,7 +128,7 @@ class ShareWatch:
     def _begin(self, reference: Floats, streams: ShareStreams, rule: WatchRule) -> None:
         self.rule, self.streams, self.windows = rule, streams, 0
         self.reference = reference
-        """Hits and observations of the reference that count, shape (2, streams)."""
+        """Effective hits and observations of the reference, shape (2, streams)."""
         self.judged = (self.dispersion.windows >= FEWEST_WINDOWS) & (reference[1] >= FEWEST)
         hits, seen = reference[:, self.judged]
         weight = streams.weight[self.judged]
@@ -141,14 +144,15 @@ class ShareWatch:
             )
 
     def look(self, hits: Floats, seen: Floats, *, standing: Bools | None = None) -> Bools:
-        """Streams that alarm behind one more window, shape (streams,).
+        """Streams that alarm after one more window, shape (streams,).
 
         Parameters
         ----------
         hits, seen
-            Of the window, shape (streams,); a stream without observations keeps its fortunes.
+            Hits and observations of the window, shape (streams,); a stream without observations stays
+            unchanged.
         standing
-            Streams that have alarmed already and need no other, shape (streams,).
+            Streams that have already alarmed and must not alarm again, shape (streams,).
         """
         found = np.zeros(len(self.judged), dtype=np.bool_)
         if self._detector is None:
@@ -165,19 +169,19 @@ class ShareWatch:
         return found
 
     def has_risen(self) -> Bools:
-        """Direction that the evidence of each stream speaks for, shape (streams,)."""
+        """Mask of streams whose evidence is for an increase, shape (streams,)."""
         found = np.zeros(len(self.judged), dtype=np.bool_)
         if self._detector is not None:
             found[self.judged] = self._detector.sides() == "up"
         return found
 
     def restart(self, streams: Bools) -> None:
-        """Begin anew, of the streams of a mask of shape (streams,)."""
+        """Restart the test of the streams of a mask, shape (streams,)."""
         if self._detector is not None:
             self._detector.restart(streams[self.judged])
 
     def to_bytes(self) -> bytes:
-        """State without ``streams`` and ``rule``."""
+        """State as bytes, without ``streams`` and ``rule``."""
         known = np.stack(
             [*self.reference, self.dispersion.ratio, self.dispersion.most, self.dispersion.windows]
         )
@@ -193,7 +197,7 @@ class ShareWatch:
 
     @classmethod
     def from_bytes(cls, payload: bytes, streams: ShareStreams, rule: WatchRule) -> Self:
-        """Watch whose state :meth:`to_bytes` wrote."""
+        """Watch from the state of :meth:`to_bytes`."""
         held = zlib.decompress(payload)
         size = int.from_bytes(held[:4], "little")
         windows, count = json.loads(held[4 : 4 + size])

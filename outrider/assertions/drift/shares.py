@@ -1,4 +1,4 @@
-"""Shares of a profile's columns, whose changes are its drift."""
+"""Shares of a profile's columns that are watched for drift."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,25 +16,25 @@ from .verdicts import LEAST, LEAST_SHARE
 Floats = NDArray[np.float64]
 Change: TypeAlias = Literal["above", "category", "others", "unseen", "missing", "gone"]
 RANKS = (0.1, 0.25, 0.5, 0.75, 0.9)
-"""Ranks of the reference at which a column of numbers is cut."""
+"""Ranks of the reference at which the values of a column are cut."""
 MOST_NAMED = 8
-"""Categories with a share of their own; the rest has one together."""
+"""Maximum number of categories with a share of their own; the rest shares one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnShare:
-    """Share of a column's records that is watched.
+    """Watched share of a column's records.
 
     Attributes
     ----------
     change
-        ``above`` a cut, of one ``category``, of ``others`` that are known, of ``unseen`` ones, of values
-        that are ``missing`` (null, or infinite numbers), of records from which the column is ``gone``
-        (absent, or of another type).
+        Numerator of the share: values ``above`` a cut, of one ``category``, of ``others`` (rarer known
+        categories), ``unseen`` ones, ``missing`` ones (null, or infinite numbers), or records from which the
+        column is ``gone`` (absent, or of another type).
     cut
-        Least value that counts as above, in the column's unit.
+        Smallest value that counts as above, in the column's unit.
     names
-        Categories; of ``unseen`` all that are known.
+        Categories; for ``unseen`` all known ones.
     """
 
     column: str
@@ -44,12 +44,12 @@ class ColumnShare:
 
     @property
     def least(self) -> float:
-        """Difference that counts as drift: the floors of a drift report."""
+        """Minimum difference that counts as drift, as in a drift report."""
         return LEAST_SHARE if self.change in ("unseen", "missing", "gone") else LEAST
 
     @property
     def is_of_shape(self) -> bool:
-        """True for a share of the column's values."""
+        """True for shares of the column's distribution (not missing, unseen or gone)."""
         return self.change in ("above", "category", "others")
 
     def words(self, before: float, now: float) -> str:
@@ -63,12 +63,12 @@ class ColumnShare:
 
 
 def column_shares(layout: ProfileLayout, weights: Floats) -> list[ColumnShare]:
-    """Shares to watch of every column that the reference has.
+    """Shares to watch, for every column that the reference has.
 
     Parameters
     ----------
     weights
-        Of the reference, shape (bins,) as in :class:`~outrider.assertions.profiling.Profile`.
+        Weights of the reference by bin, shape (bins,), as in :class:`~outrider.assertions.profiling.Profile`.
     """
     found: list[ColumnShare] = []
     for at, column in enumerate(layout.columns):
@@ -98,7 +98,7 @@ def _of_column(column: ColumnLayout, own: Floats) -> list[ColumnShare]:
 
 
 def _cuts(column: ColumnLayout, bins: Floats) -> list[ColumnShare]:
-    """Cuts next to the wanted ranks, with values on both sides."""
+    """Cuts nearest to the wanted ranks, with values on both sides."""
     if len(bins) < 2 or not bins.sum():
         return []
     below = np.cumsum(bins)[:-1] / bins.sum()  # (bins - 1,), below each edge
@@ -112,13 +112,13 @@ def _cuts(column: ColumnLayout, bins: Floats) -> list[ColumnShare]:
 
 @dataclass(frozen=True, slots=True)
 class ShareCounter:
-    """Counter of shares in the weights of profiles of one layout.
+    """Counter of shares in the weights of one layout's profiles.
 
     Columns whose bins differ from those of the reference are not counted.
     """
 
     hits: Floats
-    """Bins of each share, 0 or 1, shape (shares, bins)."""
+    """Indicator (0 or 1) of the bins in each share, shape (shares, bins)."""
     seen: Floats
 
     @classmethod
@@ -134,12 +134,12 @@ class ShareCounter:
         return cls(hits, seen)
 
     def count(self, weights: Floats) -> tuple[Floats, Floats]:
-        """Hits and observations by weight, shape (shares,) of weights of shape (bins,)."""
+        """Weighted hits and observations, each of shape (shares,). ``weights`` has shape (bins,)."""
         return self.hits @ weights, self.seen @ weights
 
 
 def _mark(share: ColumnShare, column: ColumnLayout, hits: Floats, seen: Floats) -> None:
-    """Mark the bins of one share."""
+    """Set the indicators of one share's bins, in place."""
     bins = column.bins
     if share.change == "gone":
         seen[:] = 1.0

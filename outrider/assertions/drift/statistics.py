@@ -8,15 +8,16 @@ from .distances import chi_square, jensen_shannon, ks_of_counts, psi, total_vari
 
 Floats = NDArray[np.float64]
 DECILES = 10
-"""Groups of the reference in which PSI and Jensen-Shannon of numbers are taken."""
+"""Number of quantile groups of the reference for PSI and Jensen-Shannon of numbers."""
 
 
 def statistics_of(counts: ColumnCounts) -> dict[str, float]:
-    """Distances of both distributions, missing values left out.
+    """Distances of both distributions by name, missing values left out.
 
-    Numbers: ``ks``, ``psi`` and ``jensen_shannon`` in tenths of the reference, ``wasserstein`` in the unit of
-    the column. Categories: ``total_variation``, ``psi``, ``jensen_shannon``, ``chi_square`` with its degrees
-    of freedom. ``ks`` is of cells, and less than that of values by at most the share of one cell.
+    Numbers: ``ks``, ``psi`` and ``jensen_shannon`` in deciles of the reference, ``wasserstein`` in the unit
+    of the column. Categories: ``total_variation``, ``psi``, ``jensen_shannon``, ``chi_square`` with its
+    degrees of freedom. ``ks`` is computed on cells: lower than the exact distance by at most the share of one
+    cell.
     """
     one, two = counts.reference, counts.current
     if not counts.is_ordered:
@@ -42,7 +43,7 @@ def statistics_of(counts: ColumnCounts) -> dict[str, float]:
 
 
 def _tenths(counts: Floats) -> NDArray[np.int64]:
-    """Tenth of the reference that each ordered cell belongs to."""
+    """Decile of the reference that each ordered cell belongs to."""
     middle = np.cumsum(counts) - counts / 2
     place = (DECILES * middle / counts.sum()).astype(np.int64)
     found: NDArray[np.int64] = np.minimum(place, DECILES - 1)

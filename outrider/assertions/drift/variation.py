@@ -1,4 +1,4 @@
-"""Variation of the reference among its blocks, and of a current window."""
+"""Variation among blocks of the reference, and of a current window."""
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -10,52 +10,52 @@ from .counting import ColumnCounts
 
 Floats = NDArray[np.float64]
 FEWEST_WINDOWS = 3
-"""Stretches as long as the current window that a reference needs to show how much they differ."""
+"""Minimum number of stretches, as long as the current window, that a reference must have."""
 _FLAT = 0.3
-"""Chance, before the blocks are seen, that their scatter lasts no longer than a block."""
+"""Prior probability that the scatter does not last longer than a block."""
 _COURSES = np.array(
     [(0.0, 0.0), *((slope, 4.0**power) for slope in (1.0, 2.0) for power in (-3, -2, -1, 0, 1))]
 ).T
-"""Growth of slow scatter with length, up to that of a random walk, and its size beside independent blocks."""
+"""Growth curves of slow scatter: exponent of the length (up to 2.0, a random walk), and size relative to
+independent blocks."""
 _DIRECTIONS = 2
-"""Directions in which slow scatter moves a distribution, at most."""
+"""Maximum number of independent directions in which slow scatter moves a distribution."""
 _BEYOND_CHANCE = 1e-3
 _OF_UNSEEN = 2 / 3
-"""Power of the dispersion of all values that unseen ones have: measured on streams without drift."""
+"""Exponent that maps the dispersion of all values to that of unseen ones; measured without drift."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockScatter:
-    """Scatter of blocks of the reference, by the length of a stretch.
+    """Scatter between blocks of the reference, by length of time.
 
-    A block is held against all blocks together. Records that come in runs, and seasons, make blocks differ
-    by more than chance; a current window is expected to differ as much. How much a window of many blocks
-    differs depends on what lasts: differences of neighbouring stretches of 1, 2, 4, … blocks say how likely
-    each of some courses is, from independent blocks, whose means scatter less the more there are, to a random
-    walk.
+    Each block is compared with all blocks together. Runs of records, and seasons, make blocks differ by more
+    than chance; a current window is expected to differ as much. How much a longer window differs depends on
+    how long effects last: differences of neighbouring stretches of 1, 2, 4, … blocks give the probability of
+    several growth curves, from independent blocks to a random walk.
 
     Attributes
     ----------
     dispersion
         >= 1: 1 for independent records. Pearson's chi-square of blocks by groups over its degrees of freedom;
-        of numbers that of the cumulated groups, where it is larger.
+        for numbers that of the cumulative groups, if it is larger.
     spread
-        1 where all groups are dispersed alike, more where few of them are: one plus the squared coefficient
-        of variation of the dispersions in all directions.
+        1 if all groups are equally dispersed, larger if few of them are: one plus the squared coefficient of
+        variation of the dispersions in all directions.
     blocks
         Number of blocks.
     is_beyond_chance
-        True where blocks differ more than those of independent records would once in a thousand times.
+        True if blocks differ more than those of independent records would in 999 of 1,000 cases.
     courses
-        Chance, dispersion of independent blocks, slope and ratio of slow scatter of each course.
+        Probability, level, exponent and size ratio of each growth curve.
 
     References
     ----------
     Rao and Scott, "On chi-squared tests for multiway contingency tables with cell proportions estimated from
     survey data", Annals of Statistics 1984: the corrections of first and second order, with blocks as
-    clusters. The squared dispersions are without the part that chance among so few blocks adds.
-    Allan, "Statistics of atomic frequency standards", Proceedings of the IEEE 1966: differences of
-    neighbouring stretches by their length, for each kind of noise.
+    clusters. Squared dispersions are corrected for the part that chance adds with few blocks. Allan,
+    "Statistics of atomic frequency standards", Proceedings of the IEEE 1966: differences of neighbouring
+    stretches by their length, for each kind of noise.
     """
 
     dispersion: float
@@ -66,7 +66,7 @@ class BlockScatter:
 
     @classmethod
     def of(cls, table: Floats, *, is_ordered: bool = False) -> "BlockScatter":
-        """Scatter of a table of blocks in order by groups, effective records."""
+        """Scatter from effective records by block (in order) and group."""
         from scipy.special import chdtrc
 
         table = table[table.sum(axis=1) > 0][:, table.sum(axis=0) > 0]
@@ -82,24 +82,23 @@ class BlockScatter:
 
     @property
     def is_slow(self) -> bool:
-        """True where blocks differ beyond chance, and likely for long."""
+        """True if blocks differ beyond chance, probably for longer than a block."""
         return self.is_beyond_chance and self.courses[0][0] < 0.5
 
     def shows_windows(self, reference: float, current: float) -> bool:
-        """True where the reference shows how much such windows differ.
+        """True if the reference shows how much such windows differ.
 
         It has three stretches as long as the current one, or its blocks differ by chance alone.
         """
         return reference >= FEWEST_WINDOWS * current or not self.is_beyond_chance
 
     def variances(self, reference: float, current: float) -> tuple[Floats, Floats]:
-        r"""Chance of each course, and variance of a difference of shares.
+        r"""Probability of each growth curve, and its variance of share differences.
 
-        The variance is over that of one record. Blocks that scatter no longer than they are:
-        :math:`\varphi (1 / N + 1 / n)`. Slow scatter adds what its course says of the mean of so long a
-        window against that of the reference. No course adds less
-        than independent records do, nor more than a window that differs as one block does, however long:
-        :math:`\varphi / N + 1 / n + (\varphi - 1) / \min(n, N / B)`.
+        The variance is in units of one record's. If scatter does not outlast a block: :math:`\varphi (1 / N +
+        1 / n)`. Slow scatter adds the variance that its growth curve gives for the mean of a window of that
+        length. Each variance is at least that of independent records, and at most that of a window that
+        differs as much as one block: :math:`\varphi / N + 1 / n + (\varphi - 1) / \min(n, N / B)`.
 
         Parameters
         ----------
@@ -118,7 +117,7 @@ class BlockScatter:
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """Scatter of distribution and missing values, dispersion of unseen ones."""
+    """Scatter of a column: its distribution, missing values and unseen values."""
 
     shape: BlockScatter
     missing: BlockScatter
@@ -135,10 +134,9 @@ class Variation:
         return cls(shape, missing, own, counts.is_ordered)
 
     def of_unseen(self, reference: float, current: float) -> BlockScatter:
-        """Scatter of unseen values, too few to show all of their own.
+        """Scatter of unseen values, which are few.
 
-        That of all values, less where the reference shows how much windows differ, and of categories, which
-        do not creep beyond those that are known.
+        That of all values, reduced for categories, and if the reference shows how much windows differ.
         """
         is_less = not self.is_ordered or self.shape.shows_windows(reference, current)
         power = _OF_UNSEEN if is_less else 1.0
@@ -150,7 +148,7 @@ def _events(events: Floats, rows: Floats) -> Floats:
 
 
 def _courses(table: Floats, *, is_ordered: bool) -> tuple[tuple[float, float, float, float], ...]:
-    """Courses of scatter with length, each with its chance once the blocks are seen."""
+    """Growth curves with their posterior probabilities."""
     lengths, found, freedom = _neighbours(table, is_ordered=is_ordered)
     slopes, ratios = _COURSES
     course = 1.0 + ratios[:, None] * lengths ** slopes[:, None]
@@ -163,7 +161,7 @@ def _courses(table: Floats, *, is_ordered: bool) -> tuple[tuple[float, float, fl
 
 
 def _neighbours(table: Floats, *, is_ordered: bool) -> tuple[Floats, Floats, Floats]:
-    """Dispersion between neighbouring stretches of 1, 2, 4, … blocks, with its degrees of freedom."""
+    """Lengths 1, 2, 4, … in blocks, dispersion between neighbouring stretches, and its degrees of freedom."""
     rows = table.sum(axis=1)
     shares = table.sum(axis=0) / rows.sum()
     upto, seen = (
@@ -189,9 +187,9 @@ def _neighbours(table: Floats, *, is_ordered: bool) -> tuple[Floats, Floats, Flo
 
 @lru_cache(maxsize=256)
 def _growth(slope: float, blocks: int, length: float) -> float:
-    """Variance of the mean of a stretch behind the reference against that of the reference.
+    """Variance of (mean of a stretch after the reference - mean of the reference).
 
-    Over half the variance between two neighbouring blocks, for scatter of a slope; length in blocks.
+    In units of half the variance between two neighbouring blocks; ``length`` in blocks.
     """
     whole = _variance_of(
         slope, (0.0, blocks, blocks + length), (1 / blocks, -1 / length - 1 / blocks, 1 / length)
@@ -200,7 +198,7 @@ def _growth(slope: float, blocks: int, length: float) -> float:
 
 
 def _variance_of(slope: float, ends: tuple[float, ...], weights: tuple[float, ...]) -> float:
-    """Variance of a weighted sum of cumulated noise, in units of its own, its sign with them."""
+    """Variance of a weighted sum of cumulative noise at ``ends``, up to a constant factor."""
     apart = np.abs(np.subtract.outer(ends, ends))
     covariance = apart ** (slope + 1)
     if slope == 1:
@@ -223,7 +221,7 @@ def _dispersion(table: Floats) -> tuple[float, float]:
 
 
 def _cumulated(table: Floats) -> float:
-    """Variance of blocks' cumulated shares over that of independent records, all groups together."""
+    """Variance of blocks' cumulative shares relative to independent records, all groups together."""
     table = table[table.sum(axis=1) > 0]
     rows = table.sum(axis=1)
     every = np.cumsum(table.sum(axis=0))[:-1] / rows.sum()

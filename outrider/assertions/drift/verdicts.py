@@ -1,4 +1,4 @@
-"""Verdicts of counted columns, with one error over all of them."""
+"""Verdicts on counted columns, with one error for all of them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,16 +23,16 @@ ROLES: dict[str, Role] = {"outputs": "output", "label": "label", "attrs": "attri
 
 @dataclass(slots=True)
 class MeasuredColumn:
-    """Facts of a column before the chances of all are there.
+    """Evidence on a column before the correction over all columns.
 
     Attributes
     ----------
     values
-        Of reference and current, where they are at hand.
+        Values of reference and current, if available.
     ignored
-        Reason why the column is not compared; empty where it is.
+        Reason why the column is not compared; empty if it is.
     is_same
-        True for one and the same value in both windows.
+        True if both windows hold a single, equal value.
     """
 
     name: str
@@ -48,12 +48,9 @@ class MeasuredColumn:
     is_same: bool = False
 
     def weigh(self, counts: ColumnCounts, least: float, least_share: float) -> bool:
-        """Weigh the changes of counts; bad input becomes a sentence.
+        """Set the evidence from counts; bad input becomes a message.
 
-        Returns
-        -------
-        bool
-            True where the reference has values, and something may have changed.
+        True if the reference has values and a change is possible.
         """
         self.problems += _problems(counts)
         self.is_same = np.count_nonzero(counts.reference + counts.current) == 1
@@ -66,11 +63,11 @@ class MeasuredColumn:
 
 
 Say: TypeAlias = Callable[[MeasuredColumn, Sequence[ChangeEvidence]], str]
-"""Sentence about the changes of a column that drift."""
+"""Function that makes the sentence about a column's drifting changes."""
 
 
 def check_parameters(**parameters: float) -> None:
-    """Raise ValueError where a parameter lies outside (0, 1)."""
+    """Raise ValueError if a parameter is outside (0, 1)."""
     for name, value in parameters.items():
         if not 0.0 < value < 1.0:
             raise ValueError(f"{name} must lie between 0 and 1, got {value}")
@@ -79,12 +76,12 @@ def check_parameters(**parameters: float) -> None:
 def decide(
     columns: Sequence[MeasuredColumn], say: Say, *, alpha: float, find: float, more: Sequence[float] = ()
 ) -> tuple[ColumnDrift, ...]:
-    """Verdicts with one error over all columns, worst first.
+    """Verdicts with one error for all columns, worst first.
 
     Parameters
     ----------
     more
-        Chances of further tests under the same error.
+        P-values of further tests under the same error.
     """
     chances_of_all = [each.chance for column in columns for each in column.evidence] + [*more]
     adjusted, tests = iter(holm(chances_of_all).tolist()), len(chances_of_all)
@@ -160,7 +157,7 @@ def _vector_verdict(
 
 
 def _too_small(column: MeasuredColumn, alpha: float, smallest: float, find: float) -> str:
-    """Reason why a column is undecided, and what would decide it."""
+    """Reason why a column is undecided, and how many records would decide it."""
     assert column.counts is not None
     assert column.variation is not None
     counts, scatter = column.counts, column.variation.shape
@@ -190,7 +187,7 @@ def _too_small(column: MeasuredColumn, alpha: float, smallest: float, find: floa
 
 
 def _differ(column: MeasuredColumn) -> str:
-    """Clause about the distance of the shape, and of new values beside it."""
+    """Clause about the distance of the shape, and of new values if any."""
     assert column.counts is not None
     shape = next(each for each in column.evidence if each.change == "shape")
     if shape.distance < shape.floor:
@@ -213,6 +210,6 @@ def _problems(counts: ColumnCounts) -> list[str]:
 
 
 def _rank(found: ColumnDrift) -> tuple[int, float]:
-    """Drift first, by the largest distance over its floor; then what is undecided."""
+    """Sort key: drift first, by the largest distance over its floor; then undecided columns."""
     beyond = max((each.distance / each.floor for each in found.evidence), default=0.0)
     return ("drift", "undecided", "no drift shown").index(found.status), -beyond

@@ -1,4 +1,4 @@
-"""Reference and current with their columns and samples."""
+"""Columns and samples of reference and current windows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from .sampling import WindowSample, sample_of
 from .variation import FEWEST_WINDOWS
 
 FEWEST = 30
-"""Effective records of a window below which nothing is said."""
+"""Minimum effective records of a window for any verdict."""
 _PERIODS = ((86_400_000_000, "hours of {} days"), (7 * 86_400_000_000, "days of {} weeks"))
-"""Microseconds of a day and of a week."""
+"""Microseconds of a day and of a week, each with its description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Windows:
     Attributes
     ----------
     samples
-        Of reference and current.
+        Samples of reference and current.
     entity, weight, ts
-        Columns of that name, or None.
+        Names of these columns, or None.
     matched
-        Times of the reference that alone are held against; empty for all.
+        Times of the reference that are compared; empty for all.
     """
 
     reference: Mapping[str, Any]
@@ -46,14 +46,14 @@ class Windows:
     def of(
         cls, reference: Any, current: Any, entity: str | None, weight: str | None, ts: str | None
     ) -> "Windows":
-        """Windows of data.
+        """Windows from two data sets.
 
-        Records of a service bring entity, weight and event times under these names.
+        A :class:`Batch` has its entity, weight and event times under the default names.
 
         Raises
         ------
         ValueError
-            If a named column is absent, a weight is not above 0, or ``ts`` is not all times.
+            If a named column is absent, a weight is not above 0, or ``ts`` has values that are not times.
         """
         one, two = columns_of(reference), columns_of(current)
         if any(map(is_part, one)):
@@ -92,12 +92,12 @@ class Windows:
         return list(columns)
 
     def problems(self) -> list[str]:
-        """Sentences about windows that are too small for any verdict."""
+        """Messages about windows that are too small for any verdict."""
         return size_problems((self.samples[0].effective, self.samples[1].effective))
 
 
 def size_problems(effective: tuple[float, float]) -> list[str]:
-    """Sentences about windows with too few effective records."""
+    """Messages about windows that are too small for any verdict."""
     return [
         f"{window}: at least {FEWEST} effective records expected, found {records:,.0f}"
         for window, records in zip(("reference", "current"), effective, strict=True)
@@ -123,22 +123,11 @@ def _is_uneven(column: Any) -> bool:
 def same_times(
     starts: NDArray[np.int64], ends: NDArray[np.int64], since: int, until: int
 ) -> tuple[NDArray[np.bool_], str] | None:
-    """Spans at a window's hours of day or days of week.
+    """Reference spans at a window's hours of day or days of week.
 
-    They have a name, such as "the same hours of 7 days".
-
-    Parameters
-    ----------
-    starts, ends
-        Of each span of the reference, microseconds; equal for records.
-    since, until
-        Of the window.
-
-    Returns
-    -------
-    tuple or None
-        None where the window is longer than half a day and half a week, or the reference has fewer than three
-        such stretches.
+    Returns their mask and name, such as "the same hours of 7 days". None if the window is longer than half a
+    day and half a week, or fewer than three such stretches exist. All times in µs; ``starts`` and ``ends``
+    are equal for records.
     """
     for period, name in _PERIODS:
         if 2 * (until - since) > period:
@@ -153,7 +142,7 @@ def same_times(
 def _matched(
     reference: Mapping[str, Any], current: Mapping[str, Any], ts: str
 ) -> tuple[Mapping[str, Any], str]:
-    """Reference at the times of day or week of current, where these are three times as many records."""
+    """Reference rows at the current window's times of day or week, if they are three times as many."""
     one, two = (_times(each[ts]) for each in (reference, current))
     if one is None or two is None:
         return reference, ""
@@ -166,7 +155,7 @@ def _matched(
 
 
 def _in_order(window: str, columns: Mapping[str, Any], ts: str) -> Mapping[str, Any]:
-    """Columns with their rows in order of time."""
+    """Columns with their rows sorted by time."""
     try:
         found = arrow_of(columns[ts])
     except NotCompared as error:
@@ -187,7 +176,7 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def _times(column: Any) -> NDArray[np.int64] | None:
-    """Microseconds of event times; None without rows."""
+    """Event times in microseconds; None without rows."""
     found = arrow_of(column)
     if not len(found):
         return None

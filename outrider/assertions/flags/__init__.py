@@ -1,4 +1,4 @@
-"""Flags of assertions as columns, and the quality of these assertions."""
+"""Flags of assertions as columns, and quality measures of assertions."""
 
 from .flags import AssertionsFired, FiredRows, Flags, Seen, flags_of, found_in
 

@@ -21,7 +21,7 @@ Seen: TypeAlias = dict[str | int, None]
 
 
 class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
-    """Assertions of the asked level fired, as in ``flags``."""
+    """Raised if assertions of the requested level fired; carries the ``flags``."""
 
     def __init__(self, message: str, flags: "Flags") -> None:
         super().__init__(message)
@@ -30,18 +30,16 @@ class AssertionsFired(OutriderError):  # noqa: N818 - reads as the event it is
 
 @dataclass(frozen=True, slots=True)
 class Details:
-    """Details that :class:`Findings` gave for some flags.
-
-    ``flag`` counts flags; ``members`` are rows of ``Flags.batch``.
+    """Details of the flags that come from :class:`Findings`.
 
     Attributes
     ----------
     flag
         Index of each finding's flag, ascending, shape (findings,).
     subject, members, evidence
-        One each; members are rows of ``Flags.batch``.
+        One entry per finding; members are rows of ``Flags.batch``.
     weak_labels
-        Rows are those of ``Flags.batch``, findings are indices of flags.
+        Corrections; ``row`` refers to ``Flags.batch``, ``finding`` to the index of the flag.
     """
 
     flag: Ints
@@ -58,17 +56,17 @@ class Flags:
     Attributes
     ----------
     batch
-        The judged records; of a stream those that are mentioned, with system columns alone.
+        The judged records; for a stream only those with flags, with system columns only.
     row
         Row number in ``batch``, shape (flags,).
     code
         Index into ``assertions``, shape (flags,).
     severity
-        Greater than 0, shape (flags,).
+        Severity of each flag, > 0, shape (flags,).
     details
-        What findings said beyond that; None where every assertion returned one value per record.
+        Further content of :class:`Findings`; None if every assertion returned one value per record.
     numbers
-        Of a stream: which record of it each row of ``batch`` is, counted from 0; else None.
+        For a stream: number of each row of ``batch`` in the stream, from 0; else None.
     """
 
     batch: Batch
@@ -84,48 +82,48 @@ class Flags:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Flags per assertion, zero for an assertion that did not fire."""
+        """Number of flags per assertion, zeros included."""
         counted = np.bincount(self.code, minlength=len(self.assertions))
         return {judge.name: int(count) for judge, count in zip(self.assertions, counted, strict=True)}
 
     @property
     def subject(self) -> NDArray[np.object_]:
-        """Key of the event, else the record's id, shape (flags,)."""
+        """Subject of each flag: event key, else record id, shape (flags,)."""
         subjects: NDArray[np.object_] = self.batch.keys[self.row].astype(object)
-        for flag, subject in zip(*self._told("subject"), strict=True):
+        for flag, subject in zip(*self._detail_by_flag("subject"), strict=True):
             if subject is not None:
                 subjects[flag] = subject
         return subjects
 
     @property
     def evidence(self) -> NDArray[np.object_]:
-        """Evidence of each flag for people, shape (flags,), None without any."""
+        """Evidence of each flag, None without any, shape (flags,)."""
         notes = np.full(len(self), None, dtype=object)
-        for flag, note in zip(*self._told("evidence"), strict=True):
+        for flag, note in zip(*self._detail_by_flag("evidence"), strict=True):
             notes[flag] = note
         return notes
 
     @property
     def members(self) -> list[Ints]:
-        """Rows of ``batch`` of each flag's members, else its own record."""
+        """Rows of ``batch`` of each flag's members. Flags without members have their own record."""
         rows = [self.row[flag : flag + 1] for flag in range(len(self))]
-        for flag, members in zip(*self._told("members"), strict=True):
+        for flag, members in zip(*self._detail_by_flag("members"), strict=True):
             if len(members):
                 rows[flag] = members
         return rows
 
     @property
     def weak_labels(self) -> WeakLabels:
-        """Weak labels of the flags.
+        """Corrections that the flags propose.
 
-        Rows are those of ``batch``, ``finding`` is the index of the flag.
+        ``row`` refers to ``batch``, ``finding`` is the index of the flag.
         """
         return WeakLabels.none() if self.details is None else self.details.weak_labels
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Flags as a frame, one line each.
+        """Flags as a frame, one row each.
 
-        Columns ``id assertion level severity`` and ``row``; of findings also ``subject``.
+        Columns ``id assertion level severity`` and ``row``; with findings also ``subject``.
         """
         import pandas as pd
 
@@ -143,9 +141,9 @@ class Flags:
         return pd.DataFrame(columns)
 
     def raise_for(self, level: Level = "critical") -> "Flags":
-        """Raise when an assertion of at least ``level`` fired.
+        """Raise if an assertion of at least ``level`` fired.
 
-        Else return the flags.
+        Otherwise return the flags.
 
         Raises
         ------
@@ -171,7 +169,7 @@ class Flags:
         left = f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
         return f"{judge.name} ({judge.level}): {len(rows)} records, worst {', '.join(shown)}{left}"
 
-    def _told(self, column: str) -> tuple[list[int], Sequence[Any]]:
+    def _detail_by_flag(self, column: str) -> tuple[list[int], Sequence[Any]]:
         if self.details is None:
             return [], ()
         return self.details.flag.tolist(), getattr(self.details, column)
@@ -185,9 +183,9 @@ class FiredRows(NamedTuple):
     rows, severity
         Record number and severity of each finding.
     findings
-        As the function returned them, None where it returned one value per record.
+        :class:`Findings` that the function returned, None if it returned one value per record.
     place
-        Record number of each row of the view that it saw; None: row 0 is record 0.
+        Record number of each row of the view; None: row i is record i.
     """
 
     code: int
@@ -203,9 +201,9 @@ def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen:
     Parameters
     ----------
     place
-        Number of the record that each row of the view is; None: row 0 is record 0.
+        Record number of each row of the view; None: row i is record i.
     seen
-        Subjects (record numbers, where that is the subject) found before; those found now are added.
+        Subjects already found (record numbers if the record is the subject); new ones are added in place.
     """
     judged = judge.judged(view)
     if type(judged) is tuple:
@@ -226,7 +224,10 @@ def found_in(judge: Assertion, code: int, view: Batch, place: Ints | None, seen:
 def flags_of(
     batch: Batch, assertions: tuple[Assertion, ...], found: Sequence[FiredRows], *, in_order: bool = False
 ) -> Flags:
-    """Flags of findings by assertion and record, ``in_order`` without sorting."""
+    """Flags from findings, sorted by assertion and record.
+
+    With ``in_order`` the findings are already sorted.
+    """
     if not found:
         none = np.zeros(0, dtype=np.int64)
         return Flags(batch, assertions, none, none, np.zeros(0))
@@ -241,7 +242,7 @@ def flags_of(
 
 
 def _details(found: Sequence[FiredRows], order: Ints) -> Details:
-    """Details of findings, as the flags stand in ``order``."""
+    """Details of findings, reordered by ``order``."""
     at = np.empty_like(order)
     at[order] = np.arange(len(order))
     flag: list[int] = []
@@ -251,15 +252,15 @@ def _details(found: Sequence[FiredRows], order: Ints) -> Details:
     weak: list[WeakLabels] = []
     base = 0
     for part in found:
-        count, told = len(part.rows), part.findings
-        if told is not None and count:
+        count, of_part = len(part.rows), part.findings
+        if of_part is not None and count:
             place = part.place
             flag += at[base : base + count].tolist()
-            subject += list(told.subject) or [None] * count
-            evidence += list(told.evidence) or [None] * count
-            members += [_placed(m, place) for m in told.members] or [np.zeros(0, dtype=np.int64)] * count
-            if len(told.weak_labels):
-                labels = told.weak_labels
+            subject += list(of_part.subject) or [None] * count
+            evidence += list(of_part.evidence) or [None] * count
+            members += [_placed(m, place) for m in of_part.members] or [np.zeros(0, dtype=np.int64)] * count
+            if len(of_part.weak_labels):
+                labels = of_part.weak_labels
                 weak.append(_moved(labels, _placed(labels.row, place), at[base + labels.finding]))
         base += count
     ordered = np.argsort(np.array(flag, dtype=np.int64), kind="stable").tolist()
@@ -283,7 +284,7 @@ def _moved(labels: WeakLabels, row: Ints, finding: Ints) -> WeakLabels:
 
 
 def _joined(parts: Sequence[WeakLabels]) -> WeakLabels:
-    """All corrections, by finding."""
+    """Corrections of all parts, sorted by finding."""
     if not parts:
         return WeakLabels.none()
     finding = np.concatenate([part.finding for part in parts])

@@ -1,6 +1,6 @@
-"""Quality of an assertion: precision, coverage, false failures, overlap, lead time.
+"""Quality of assertions: precision, coverage, false failures, overlap, lead time.
 
-And the advice to keep or suspend it.
+Also advice to keep or suspend an assertion.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,18 +13,19 @@ from outrider.assertions.statistics.loss_bounds import FloatOrNull
 from outrider.assertions.statistics.wilson import wilson_interval
 
 SUBSUMED_SHARE = 0.9
-"""An assertion is subsumed by another that fires on more of its records than this, with 97.5 % confidence."""
+"""An assertion is subsumed by another that fires on more than this share of its records, with 97.5 %
+confidence."""
 SUBSUMED_RECORDS = 20
-"""Fewer shared records say nothing about it."""
+"""Minimum number of shared records for that verdict."""
 LEAST_ASKED = 10
-"""Labels that a policy asked for, without which weights say little beside labels that came unasked."""
+"""Minimum number of labels requested by a policy for weighted estimates."""
 LEAST_ASKED_SHARE = 0.1
-"""Where fewer of the labels were asked for, they arrive for most records anyway: all count alike."""
+"""Minimum share of requested labels for weighted estimates; below it all labels count equally."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share with its 95 % Wilson interval.
+    """Share with its 95 % Wilson interval.
 
     Examples
     --------
@@ -38,7 +39,7 @@ class Rate:
 
     @property
     def basis(self) -> str:
-        """Number of trials, in words."""
+        """Number of trials as text."""
         return f"n {self.trials:,}"
 
     @property
@@ -48,12 +49,12 @@ class Rate:
 
     @property
     def effective(self) -> float:
-        """Equivalent in random draws."""
+        """Equivalent number of labels from uniform random draws."""
         return self.trials
 
     @property
     def share(self) -> FloatOrNull:
-        """``nan`` without trials."""
+        """Share of hits; ``nan`` without trials."""
         return self.hits / self.trials if self.trials else float("nan")
 
     @property
@@ -71,16 +72,14 @@ class Rate:
 class WeightedRate(Rate):
     """Share of a population, estimated from a policy's labels.
 
-    The policy chose with known probabilities.
-
-    ``hits`` and ``trials`` count the labels it rests on, without their weights.
+    Labels are weighted by known selection probabilities; ``hits`` and ``trials`` are unweighted counts.
     """
 
     estimate: Estimate
 
     @property
     def basis(self) -> str:
-        """Labels, and their equivalent in random draws."""
+        """Number of labels, and equivalent random draws, as text."""
         return f"weighted, n {self.trials:,}, effective n {self.estimate.effective:.0f}"
 
     @property
@@ -90,7 +89,7 @@ class WeightedRate(Rate):
 
     @property
     def effective(self) -> float:
-        """Equivalent in random draws."""
+        """Equivalent number of labels from uniform random draws."""
         return round(self.estimate.effective, 1)
 
     @property
@@ -100,25 +99,25 @@ class WeightedRate(Rate):
 
     @property
     def low(self) -> float:
-        """Lower end of its 95 % interval."""
+        """Lower end of the 95 % interval."""
         return self.estimate.low
 
     @property
     def high(self) -> float:
-        """Upper end of its 95 % interval."""
+        """Upper end of the 95 % interval."""
         return self.estimate.high
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Request of a policy for a record's label.
+    """A policy's request for a record's label.
 
     Attributes
     ----------
     weight
-        As from :func:`~outrider.assertions.statistics.estimation.selection_weights`.
+        Weight from :func:`~outrider.assertions.statistics.estimation.selection_weights`.
     is_certain
-        As from :func:`~outrider.assertions.statistics.estimation.certain_picks`.
+        Flag from :func:`~outrider.assertions.statistics.estimation.certain_picks`.
     """
 
     weight: float
@@ -128,8 +127,8 @@ class Asked:
 def rate_of_labels(outcomes: Sequence[bool], asked: Sequence[Asked | None]) -> Rate:
     """Share of True in the population that the labels come from.
 
-    Labels that were asked for are weighted, and then those that came unasked (None) are set aside: nobody
-    knows what they are a sample of. Without enough that were asked for, all labels count alike.
+    Requested labels are weighted; unrequested ones (None) are then left out, since their sampling is unknown.
+    With too few requested labels, all count equally.
 
     Examples
     --------
@@ -151,7 +150,7 @@ def rate_of_labels(outcomes: Sequence[bool], asked: Sequence[Asked | None]) -> R
 
 
 def rate_of(outcomes: Collection[bool]) -> Rate:
-    """Share of True.
+    """Share of True values.
 
     Examples
     --------
@@ -163,31 +162,31 @@ def rate_of(outcomes: Collection[bool]) -> Rate:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Labelled record, with the correctness of the model's answer."""
+    """Labelled record with the correctness of the model's answer."""
 
     id: str
     wrong: bool
     slice: str = ""
     flagged: bool = False
-    """Whether the assertion fired on it."""
+    """Whether the assertion fired on the record."""
     asked: Asked | None = None
-    """None where the label came unasked."""
+    """Request for the label; None if the label came unrequested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Detection:
     """Separation of errors from right answers by an assertion.
 
-    Over records of known truth.
+    Computed on labelled records.
 
     Attributes
     ----------
     coverage
-        Flagged ones of the known errors.
+        Share of the known errors that are flagged.
     false_failures
-        Flagged ones of the records that were right.
+        Share of the right answers that are flagged.
     errors
-        Known errors of all of them: what a random choice of records would find.
+        Share of errors in all records: the rate that a random choice would find.
     """
 
     coverage: Rate
@@ -216,7 +215,7 @@ def detect(records: Sequence[Judged]) -> Detection:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """On how many records two assertions fired, together and each."""
+    """Number of records that each of two assertions flags, and both."""
 
     a: str
     b: str
@@ -226,7 +225,7 @@ class Overlap:
 
     @property
     def jaccard(self) -> float:
-        """Both of either; 0.0 when neither fired."""
+        """Jaccard index: records with both over records with either. 0.0 if neither fired."""
         either = self.records_a + self.records_b - self.both
         return self.both / either if either else 0.0
 
@@ -242,19 +241,16 @@ class Overlap:
 
     @property
     def is_subsumed(self) -> bool:
-        """True where ``b`` fires on nearly all of ``a``'s records.
-
-        Then ``a`` adds little to ``b``.
-        """
+        """True if ``b`` fires on nearly all of ``a``'s records. Then ``a`` adds little."""
         return self.records_a >= SUBSUMED_RECORDS and self.b_given_a.low > SUBSUMED_SHARE
 
     def reversed(self) -> "Overlap":
-        """The same pair seen from ``b``."""
+        """The same pair with ``a`` and ``b`` exchanged."""
         return Overlap(self.b, self.a, self.records_b, self.records_a, self.both)
 
 
 def overlaps(fired: Mapping[str, Collection[str]]) -> list[Overlap]:
-    """Every pair of assertions that share a record, most alike first.
+    """Pairs of assertions that share a record, most similar first.
 
     Parameters
     ----------
@@ -280,7 +276,7 @@ def overlaps(fired: Mapping[str, Collection[str]]) -> list[Overlap]:
 
 @dataclass(frozen=True, slots=True)
 class KnownError:
-    """Wrong answer, with the times of its record and first label."""
+    """Wrong answer, with event time and label time in µs."""
 
     happened_us: int
     known_us: int
@@ -290,17 +286,15 @@ class KnownError:
 class LeadTime:
     """Time between an assertion's first flag and the first label.
 
-    Over its episodes.
-
     Attributes
     ----------
     episodes
-        Runs of flags.
+        Number of runs of flags.
     known
-        Those within which a label showed an error.
+        Number of episodes within which a label showed an error.
     median_s
-        Seconds from the first flag of such an episode to the first label; negative where labels were first.
-        None without any.
+        Median seconds from the first flag of a known episode to its first label; negative if labels came
+        first. None without any.
     """
 
     episodes: int = 0
@@ -311,10 +305,10 @@ class LeadTime:
 def lead_time(
     flagged_us: Mapping[str, Sequence[int]], errors: Mapping[str, Sequence[KnownError]], *, quiet_s: float
 ) -> LeadTime:
-    """Lead over labels; both by slice.
+    """Lead time of flags over labels; both arguments are by slice.
 
-    An episode is a run of flags in one slice without a gap of ``quiet_s``. It is known from the moment in
-    which the first label arrived that shows an error of the same slice and time.
+    An episode is a run of flags in one slice without a gap of ``quiet_s``. It becomes known when the first
+    label arrives that shows an error of the same slice and period.
 
     Examples
     --------
@@ -327,9 +321,9 @@ def lead_time(
     for part, times in flagged_us.items():
         for first, last in _episodes(sorted(times), int(quiet_s * 1e6)):
             episodes += 1
-            told = [e.known_us for e in errors.get(part, ()) if first <= e.happened_us <= last]
-            if told:
-                leads.append((min(told) - first) / 1e6)
+            label_times = [e.known_us for e in errors.get(part, ()) if first <= e.happened_us <= last]
+            if label_times:
+                leads.append((min(label_times) - first) / 1e6)
     return LeadTime(episodes, len(leads), median(leads) if leads else None)
 
 
@@ -350,11 +344,11 @@ class SuspensionRule:
     Attributes
     ----------
     min_precision
-        The upper end of its precision's interval lies below.
+        Suspend if the upper end of the precision's interval is below this.
     min_outcomes
-        Reviewed or labelled flags without which precision says nothing.
+        Minimum number of reviewed or labelled flags for a statement about precision.
     max_fire_rate
-        Share of the records above which it is noise, unless its precision is known to be good.
+        Suspend if the share of flagged records is above this, unless precision is known to be good.
     """
 
     min_precision: float = 0.2
@@ -365,7 +359,7 @@ class SuspensionRule:
 def reasons_to_suspend(fire_rate: Rate, precision: Rate, rule: SuspensionRule) -> tuple[str, ...]:
     """Reasons to suspend a noisy assertion; empty for none.
 
-    A person decides.
+    These are proposals; nothing is suspended automatically.
 
     Examples
     --------

@@ -11,13 +11,13 @@ from outrider.assertions.statistics.wilson import wilson_interval
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 LEAST_OF_EACH = 5
-"""Examples of either kind below which no threshold is fitted."""
+"""Minimum number of examples of each kind (right, wrong) for a fit."""
 FOLDS = 20
 RESAMPLES = 200
 
 
 class IntervalEstimate(NamedTuple):
-    """A share with its 95 % interval."""
+    """Share with its 95 % interval."""
 
     value: float
     low: float
@@ -26,19 +26,19 @@ class IntervalEstimate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Fitted threshold with its figures on examples outside the fit.
+    """Fitted threshold with cross-validated quality measures.
 
     Attributes
     ----------
     score
-        Fires where the score is greater.
+        The assertion fires if the score is greater.
     precision, recall
-        Cross-validated: each example is judged by the threshold that the others gave. The intervals allow for
-        the examples and for the threshold, which others would have put elsewhere.
+        Cross-validated: each example is judged by a threshold fitted on others. The intervals include the
+        variance of the threshold.
     auroc
-        Area under the ROC curve, interval by bootstrap: how well any threshold could do.
+        Area under the ROC curve, with bootstrap interval: the quality that any threshold could reach.
     examples, wrong
-        Examples it rests on, and those of them that are wrong.
+        Number of examples, and of wrong ones among them.
     """
 
     score: float
@@ -50,7 +50,7 @@ class Threshold:
 
     @property
     def is_informative(self) -> bool:
-        """True where the score provably tells wrong from right."""
+        """True if the score provably separates wrong from right."""
         return self.auroc.low > 0.5
 
 
@@ -60,18 +60,19 @@ def fit_threshold(
     """Threshold with the best F1, or the most recall at a precision.
 
     The probability of being wrong is a logistic function of the score's log odds (Platt's, with his smoothed
-    targets), and F1 is that expected of it: with 50 examples this is steadier than the best observed F1.
+    targets), and the expected F1 under it is maximised: with 50 examples this is steadier than the best
+    observed F1.
 
     Parameters
     ----------
     score : shape (n,)
-        In [0, 1]; higher is more probably wrong.
+        In [0, 1]; a higher score is more probably wrong.
     wrong : shape (n,)
-        Whether each example is.
+        Whether each example is wrong.
     precision
-        Least expected precision, in (0, 1); F1 decides if None.
+        Minimum expected precision, in (0, 1); None maximises F1.
     seed
-        Of the bootstrap.
+        Seed of the bootstrap.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def fit_threshold(
 
 
 def _share(hits: Bools, elsewhere: Floats) -> IntervalEstimate:
-    """Wilson's interval for as few examples as give the variance of sample and threshold together."""
+    """Wilson interval with the effective sample size of sample and threshold variance together."""
     if not len(hits):
         return IntervalEstimate(float("nan"), 0.0, 1.0)
     near = (float(hits.sum()) + 2) / (len(hits) + 4)  # a share of 1 has a variance too (Agresti and Coull)
@@ -136,7 +137,7 @@ def _log_odds(score: Floats) -> Floats:
 
 
 def _fitted(score: Floats, wrong: Bools, precision: float | None) -> float | None:
-    """Threshold between two scores; None where none reaches the precision."""
+    """Threshold between two scores; None if no threshold reaches the precision."""
     ordered = np.sort(score)[::-1]
     chance = _chance_of_wrong(score, wrong, ordered)
     fired = np.arange(1, len(ordered) + 1)
@@ -155,7 +156,7 @@ def _fitted(score: Floats, wrong: Bools, precision: float | None) -> float | Non
 
 
 def _chance_of_wrong(score: Floats, wrong: Bools, at: Floats) -> Floats:
-    """Platt's logistic fit by Newton's method, its standardised slope pulled a little towards 0."""
+    """Platt's logistic fit by Newton's method, with a weak ridge penalty on the standardised slope."""
     x = _log_odds(score)
     centre, spread = float(x.mean()), float(x.std()) or 1.0
     X = np.stack([(x - centre) / spread, np.ones(len(x))], axis=1)
@@ -178,7 +179,7 @@ def _chance_of_wrong(score: Floats, wrong: Bools, at: Floats) -> Floats:
 
 
 def _out_of_fold(score: Floats, wrong: Bools, precision: float | None) -> Bools:
-    """Mask of the examples that fire at the threshold of the other folds; folds hold both kinds alike."""
+    """Mask of the examples that fire at the threshold fitted on the other folds; folds are stratified."""
     order = np.lexsort((np.arange(len(wrong)), wrong))
     fold = np.empty(len(wrong), dtype=np.intp)
     fold[order] = np.arange(len(wrong)) % min(FOLDS, len(wrong))
@@ -201,7 +202,7 @@ def _auroc(score: Floats, wrong: Bools) -> float:
 def _resampled(
     score: Floats, wrong: Bools, precision: float | None, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Area and threshold of resamples, each kind drawn for itself; infinity where no threshold is found."""
+    """AUROC and threshold of stratified bootstrap resamples; infinity if no threshold exists."""
     bad, good = score[wrong], score[~wrong]
     verdict = np.repeat([True, False], [len(bad), len(good)])
     areas, thresholds = np.empty(RESAMPLES), np.empty(RESAMPLES)

@@ -1,9 +1,7 @@
-"""Assertions on human labels.
+"""Assertions applied to human labels in place of the model's answers.
 
-The same rules, with people's labels in the place of the model's answers.
-
-A label that breaks a rule is wrong as a prediction that breaks it is, whoever gave it (Kang et al., "Model
-Assertions for Monitoring and Improving ML Models", MLSys 2020, §2: validating human labels).
+A label that breaks a rule is wrong, just as a prediction that breaks it (Kang et al., "Model Assertions for
+Monitoring and Improving ML Models", MLSys 2020, §2: validating human labels).
 """
 
 from dataclasses import dataclass
@@ -18,20 +16,20 @@ from outrider.assertions.batch import Batch
 from .flags import Flags
 
 MODEL = "model"
-"""Slot under which a label view keeps what the model said, for assertions that compare the two."""
+"""Slot that keeps the model's answers in a label view, for assertions that compare them with labels."""
 
 
 def label_view(batch: Batch) -> Batch:
-    """The labelled records of a batch with their labels as outputs.
+    """Labelled records of a batch with their labels as outputs.
 
-    Every ``label.<name>`` takes the place of ``outputs.<name>``. Other outputs (scores, probabilities) are
-    dropped: they are not what people said. What the model said stays beside it as ``answers("model")``, so
-    that ``label_differs("model")`` finds labels it disagrees with. Records without any label are left out.
+    Each ``label.<name>`` replaces ``outputs.<name>``. Other outputs (scores, probabilities) are dropped,
+    since people gave none. The model's answers stay available as ``answers("model")``, so that
+    ``label_differs("model")`` finds labels that contradict them. Records without any label are left out.
 
     Examples
     --------
-    >>> said, meant = {"label": "child", "score": 0.9}, {"label": "adult"}
-    >>> records = [{"inputs": {"age": 3}, "outputs": said, "label": meant}, {"inputs": {"age": 4}}]
+    >>> output, label = {"label": "child", "score": 0.9}, {"label": "adult"}
+    >>> records = [{"inputs": {"age": 3}, "outputs": output, "label": label}, {"inputs": {"age": 4}}]
     >>> view = label_view(Batch.from_records(records, model="m"))
     >>> view.column("outputs.label").tolist(), view.answers("model").column("outputs.label").tolist()
     (['adult'], ['child'])
@@ -41,18 +39,17 @@ def label_view(batch: Batch) -> Batch:
     for name in names:
         labelled |= ~batch.is_null(name)
     kept = batch.take(labelled)
-    said = {name.partition(".")[2]: kept.to_arrow().column(name) for name in names}
-    view = kept.with_outputs(said)
+    labels = {name.partition(".")[2]: kept.to_arrow().column(name) for name in names}
+    view = kept.with_outputs(labels)
     spoke = any(name.startswith("outputs.") for name in kept.names)
     return view.with_answers({MODEL: kept}) if spoke else view
 
 
 def lacking(judge: Assertion, view: Batch) -> list[str]:
-    """Outputs that a library assertion needs and the labels lack, sorted.
+    """Outputs that a library assertion needs but the labels lack, sorted.
 
-    No label of the view has them.
-
-    It would take them for null: :func:`~outrider.assertions.library.required` would fire on every label.
+    Without this check, a missing output would count as null: :func:`~outrider.assertions.library.required`
+    would fire on every label.
 
     Examples
     --------
@@ -71,16 +68,17 @@ def lacking(judge: Assertion, view: Batch) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Suspicious:
-    """Records in order of the evidence against each.
+    """Records by evidence against each, most suspicious first.
 
     Attributes
     ----------
     row
-        Row in the checked batch, the most suspicious first, shape (records,).
+        Row in the checked batch, shape (records,).
     assertions
-        How many assertions fired on each, shape (records,).
+        Number of assertions that fired on each, shape (records,).
     severity
-        Sum over them of each flag's rank among its assertion's flags, in (0, 1] each, shape (records,).
+        Sum over assertions of the flag's severity rank within its assertion, each in (0, 1], shape
+        (records,).
     """
 
     row: NDArray[np.int64]
@@ -91,7 +89,7 @@ class Suspicious:
 def suspicious(flags: Flags) -> Suspicious:
     """Flagged records by number of fired assertions, then by severity.
 
-    Severities of two assertions have no common unit, so each counts by its rank among its own.
+    Severities of two assertions have no common unit, so each counts by its rank within its assertion.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Assertions proposed from reference data, each with its expected fire rate.
 
-Rules are found on the earlier part of the reference and judged on the later. A proposal is a call of the
-library with its parameters: :meth:`Proposal.to_python` is what a person keeps, reads and changes.
+Rules are fitted on the earlier part of the reference and tested on the later. A proposal is a library call
+with its parameters: :meth:`Proposal.to_python` gives source code to keep, read and change.
 """
 
 from .proposal import FACTORIES, MARK, Kind, Proposal

@@ -1,4 +1,4 @@
-"""Columns whose values move within the reference."""
+"""Columns whose values drift within the reference."""
 
 from collections.abc import Iterable
 
@@ -11,19 +11,17 @@ from outrider.assertions.library.reading import Floats, numbers
 from .rules import is_name, kind_of, values_of
 
 MOVED = 0.1
-"""Distance from which a column is called drifting."""
+"""Minimum distance of a drifting column."""
 PARTS = 5
 
 
 def drifting(reference: Batch, cut: int, columns: Iterable[str]) -> dict[str, float]:
-    """Drift distance of each column that drifts, in [0, 1].
+    """Drift distance of each drifting column, in [0, 1].
 
-    Records are in their order of time.
-
-    The largest distance between the records before ``cut`` and those from there on, or between a fifth of the
-    records and all others, so that a season counts too: it moves a range as well. Kolmogorov-Smirnov for
-    numbers, total variation for categories; a distance that so many independent records have by chance is
-    none.
+    Records must be in order of time. The distance is the largest of that between records before and from
+    ``cut`` on, and those between each fifth of the records and all others, which detect seasons. It is
+    Kolmogorov-Smirnov for numbers, total variation for categories; distances that independent records reach
+    by chance are ignored.
 
     Examples
     --------

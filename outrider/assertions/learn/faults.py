@@ -1,4 +1,4 @@
-"""Rules for sender faults: frozen sensors, units, exchanged or foreign columns."""
+"""Rules for sender faults: frozen sensors, units, swapped columns."""
 
 import math
 import re
@@ -16,17 +16,17 @@ from outrider.assertions.library.reading import Floats, arrow, before, earlier, 
 from .rules import NEVER, Grouped, Rule, in_order, is_name, word_of
 
 RARE = 2e-4
-"""Share of the records beyond what a rule about the tail of a distribution calls usual."""
+"""Share of the records outside the range that a rule about tails considers usual."""
 LONGEST_RUN = 50
-"""Records; a column that rests longer by itself is not told from one that is stuck."""
+"""Maximum normal run of equal values, in records; beyond it no rule for stuck values is proposed."""
 IDLE_S = 3600.0
 WORTH = 0.3
-"""Share of the faults that a rule has to find to be proposed."""
+"""Minimum share of simulated faults that a rule must find to be proposed."""
 BINS = 24
 ATOM = 0.02
-"""Share of the values from which one value has a bin of its own."""
+"""Minimum share of the values at which a single value gets its own bin."""
 LIKELIER = 20.0
-"""Times that a pair must be likelier exchanged than as it is."""
+"""Minimum likelihood ratio of "swapped" over "as given" for a pair of bins."""
 MOST_SWAPS, MOST_COLUMNS, MOST_CELLS = 30, 20, 400
 MOST_DISTINCT, MOST_STEPS = 20_000, 1e7
 
@@ -48,12 +48,12 @@ _UNIT_WORDS: Mapping[str, Sequence[str]] = {
     "watt watts kw mw volt volts mv kv ampere amperes ma hz khz mhz pa kpa hpa bar mbar": _THOUSAND,
     "byte bytes kb mb gb liter liters litre litres ml l": _THOUSAND,
 }
-"""Mistakes of units by words for a unit or its quantity; a single letter counts at the end alone."""
+"""Possible unit mistakes by word in a column's name; single letters match at the end only."""
 _MISTAKES = {word: mistakes for words, mistakes in _UNIT_WORDS.items() for word in words.split()}
 
 
 def mistakes_of(text: str) -> list[str]:
-    """Mistakes of units that the name of a column allows.
+    """Possible unit mistakes of a column, from its name.
 
     Examples
     --------
@@ -66,12 +66,9 @@ def mistakes_of(text: str) -> list[str]:
 
 
 def check_units(units: Mapping[str, str], columns: Sequence[str]) -> None:
-    """Refuse units of unknown columns, and unknown units.
+    """Raise ValueError for units of unknown columns, and unknown units.
 
-    Raises
-    ------
-    ValueError
-        With the column, and what was expected.
+    The message names the column and the expected units.
     """
     for column, unit in units.items():
         if column not in columns:
@@ -89,7 +86,7 @@ def faults(
     seed: int,
     units: Mapping[str, str],
 ) -> Iterator[Rule]:
-    """Rules against faults, from columns of numbers and of categories."""
+    """Yield rules against sender faults, from numeric and category columns."""
     values = {column: numbers(batch, column) for column in numeric if not is_name(batch, column)}
     values = {column: value for column, value in values.items() if _is_moderate(value)}
     for column in values:
@@ -106,7 +103,7 @@ def faults(
 
 
 def _is_moderate(value: Floats) -> bool:
-    """True where squares and differences of the values stay in the range of a double."""
+    """True if squares and differences of the values fit the range of a double."""
     size = np.abs(value[np.isfinite(value)])
     return not len(size) or 1e-100 < size.max() < 1e100
 
@@ -125,12 +122,10 @@ def _resolution(column: str, value: Floats) -> Iterator[Rule]:
 
 
 def resolution(value: Floats) -> tuple[float, float] | None:
-    """Step of quantized values, or None.
+    """Step of quantized values and largest deviation from a multiple, or None.
 
-    With how far the values lie off it.
-
-    Steps that a value of anywhere would meet with a chance of more than 0.1 say nothing. Numbers that are all
-    whole have a step of 1.
+    Steps so small that an arbitrary value would fit with a probability above 0.1 are ignored. Whole numbers
+    have a step of 1.
 
     Examples
     --------
@@ -162,7 +157,7 @@ def resolution(value: Floats) -> tuple[float, float] | None:
 
 
 def _refined(distinct: Floats, step: float) -> float:
-    """Least squares over ever larger values, so that an error of the step never reaches half a step."""
+    """Step refined by least squares over ever larger values, so that its error never reaches half a step."""
     reach = 50.0
     while True:
         few = distinct[: max(10, int(np.searchsorted(distinct, reach * step)))]
@@ -193,10 +188,12 @@ def _units(column: str, value: Floats, mistakes: Sequence[str]) -> Iterator[Rule
     sure = sorted((name for name, share in shown.items() if share >= WORTH), key=lambda name: -shown[name])
     if not sure or low == high:
         return
-    told = f"{sure[0]} would show on {shown[sure[0]]:.2f} of the values, {sure[-1]} on {shown[sure[-1]]:.2f}"
+    evidence = (
+        f"{sure[0]} would show on {shown[sure[0]]:.2f} of the values, {sure[-1]} on {shown[sure[-1]]:.2f}"
+    )
     conversions = {mistake: list(CONVERSIONS[mistake]) for mistake in mistakes}
     parameters = {"column": column, "low": low, "high": high, "conversions": conversions}
-    why = f"{column} is mostly within {low:.6g} to {high:.6g}: {told}"
+    why = f"{column} is mostly within {low:.6g} to {high:.6g}: {evidence}"
     yield "units", f"{word_of(column)}_unit", "unit_mixup", parameters, len(value), why
 
 
@@ -204,7 +201,7 @@ def _units(column: str, value: Floats, mistakes: Sequence[str]) -> Iterator[Rule
 
 
 def _series(batch: Batch, numeric: list[str], least: int, seed: int) -> Iterator[Rule]:
-    """Rules within an entity, where entities have records enough."""
+    """Yield rules within an entity, if entities have enough records."""
     if not numeric or arrow(batch, "entity").null_count == batch.rows:
         return
     view = batch.take(in_order(batch))
@@ -246,7 +243,7 @@ def _run(goes_on: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def _longest(run: NDArray[np.int64]) -> int | None:
-    """Records that a column rests by itself, with a margin; None where it rests for long."""
+    """Longest normal run of equal values, with a margin, in records; None if it is too long for a rule."""
     counts = np.bincount(np.minimum(run, LONGEST_RUN), minlength=LONGEST_RUN + 1)
     reached = counts[::-1].cumsum()[::-1]
     rare = np.flatnonzero(reached <= RARE * len(run))
@@ -254,7 +251,7 @@ def _longest(run: NDArray[np.int64]) -> int | None:
 
 
 def _idle_s(view: Batch, follows: NDArray[np.bool_]) -> dict[str, Any]:
-    """Silence after which an entity starts anew, where its records come rarely."""
+    """Parameters for the silence after which an entity restarts, if its records are rare."""
     time = view.column("ts").astype("datetime64[us]").astype(np.int64) / 1e6
     gap = np.diff(time, prepend=time[:1])[follows]
     wanted = 2 * float(np.quantile(gap, 0.999)) if len(gap) else 0.0
@@ -320,7 +317,7 @@ def _swap(
 
 
 def _edges(pooled: Floats) -> Floats:
-    """Borders of bins that hold about the same number of values; a frequent value has one of its own."""
+    """Borders of bins with about equal counts; a frequent value has a bin of its own."""
     value, counts = np.unique(pooled, return_counts=True)
     quantiles = np.quantile(pooled, np.linspace(0, 1, BINS + 1)[1:-1], method="nearest")
     frequent = value[counts >= ATOM * len(pooled)]
@@ -335,9 +332,9 @@ def _counts(left: NDArray[np.int64], right: NDArray[np.int64], size: int) -> Flo
 
 
 def _cells(table: Floats, differ: float) -> tuple[NDArray[np.int64], float] | None:
-    """Cells that are likelier exchanged, and the share of exchanged records that fall into them.
+    """Bin pairs that are more likely swapped, and the share of swapped records in them.
 
-    The likelihood ratio is the most powerful test there is of one record (Neyman and Pearson, 1933).
+    The likelihood ratio is the most powerful test of one record (Neyman and Pearson, 1933).
     """
     ratio = (table.T + 0.5) / (table + 0.5)
     left = max(1.0, RARE * table.sum())  # records as they came that may fire

@@ -18,27 +18,27 @@ Floats = NDArray[np.float64]
 Feature = str | Callable[[Batch], Any]
 GRID = 256
 FEW = 30
-"""A class with fewer validated observations is judged like all together."""
+"""Minimum number of validated observations of a class; smaller classes share one distribution."""
 WORST = 50.0
-"""No feature counts for more: one value far out says no more than that it is wrong."""
+"""Cap of a feature's surprise: a single extreme value proves an error only once."""
 WIDTH = 0.9
-"""Bandwidth over Silverman's spread; like ``WORST`` the best of those tried with one sequence left out."""
+"""Factor on Silverman's bandwidth; like ``WORST`` chosen by leave-one-sequence-out validation."""
 EVERYONE = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Density:
-    """Log likelihood of one feature's values.
+    """Density of one feature's values.
 
     Attributes
     ----------
     kind
-        ``numeric``: ``log_likelihood`` on the even grid from ``low`` to ``high``; ``category`` (truth values
-        too): of each of ``values``, the last entry for all others.
+        ``numeric``: ``log_likelihood`` on the even grid from ``low`` to ``high``; ``category`` (booleans
+        too): log likelihood of each of ``values``, the last entry for all others.
     width
-        Bandwidth of the kernel; beyond the grid the log likelihood falls by one per width.
+        Bandwidth of the kernel; outside the grid the log likelihood falls by one per width.
     typical
-        Median of the negative log likelihood of validated values.
+        Median negative log likelihood of the validated values.
     """
 
     kind: Literal["numeric", "category"]
@@ -51,7 +51,7 @@ class Density:
 
     @classmethod
     def fit(cls, values: NDArray[Any]) -> "Density":
-        """Density of validated values, shape (n,); nulls and NaN are left out."""
+        """Density fitted to validated values, shape (n,). Nulls and NaN are left out."""
         if values.dtype.kind in "iuf":
             return cls._numeric(values.astype(np.float64))
         return cls._category(values)
@@ -90,10 +90,7 @@ class Density:
         return Density(**(asdict(self) | {"typical": typical}))
 
     def surprise(self, values: NDArray[Any]) -> Floats:
-        """Negative log likelihood less ``typical``, shape (n,).
-
-        0 for unknown values.
-        """
+        """Negative log likelihood less ``typical``, shape (n,). 0 for unknown values."""
         likelihood = np.asarray(self.log_likelihood)
         if self.kind == "category":
             places = {name: place for place, name in enumerate(self.values)}
@@ -119,9 +116,9 @@ class Observations:
     Attributes
     ----------
     densities
-        By class (``""``: everyone), then by feature.
+        Density by class (``""``: all classes), then by feature.
     threshold
-        Score that the stated share of the validated observations stays below.
+        Score above which an observation fires: the chosen quantile of the validated ones.
     """
 
     features: Mapping[str, Feature]
@@ -146,24 +143,21 @@ class Observations:
         return found
 
     def scores(self, batch: Batch) -> Floats:
-        """Mean surprise of every observation; 0 is typical, shape (observations,)."""
+        """Mean surprise of each observation; 0 is typical, shape (observations,)."""
         mean: Floats = self.surprises(batch).mean(axis=1)
         return mean
 
     def assertion(self, name: str = "unlikely_observation", *, level: Level = "warning") -> Assertion:
-        """Assertion that fires above the threshold.
-
-        It names the least likely feature.
-        """
+        """Assertion that fires above the threshold. Its evidence names the least likely feature."""
         text = (
             f"Less likely than {self.quantile:.3%} of validated observations by {', '.join(self.features)}."
         )
         return assertion(name=name, level=level, description=text, window=self.window)(_Unlikely(self))
 
     def to_json(self) -> str:
-        """Text of all that was learned.
+        """JSON text of the fitted distributions.
 
-        Of features that are functions only the name.
+        Features that are functions are stored by name only.
         """
         saved = {
             "features": {name: one if isinstance(one, str) else None for name, one in self.features.items()},
@@ -185,12 +179,12 @@ class Observations:
     ) -> "Observations":
         """Observations from the text of :meth:`to_json`.
 
-        ``features`` are the functions by name.
+        ``features`` maps names to the functions among the features.
 
         Raises
         ------
         ValueError
-            If a feature was a function and none of its name is given.
+            If a feature was a function and is not given.
         """
         saved = json.loads(text)
         functions = features or {}
@@ -224,8 +218,8 @@ def learn_observations(
 ) -> Observations:
     """Learn the distribution of observations from validated data.
 
-    Numbers get a Gaussian kernel density on a grid, texts and truth values their shares, both separately for
-    every class that has at least 30 observations.
+    Numbers get a Gaussian kernel density on a grid, texts and booleans their shares, both separately for each
+    class with at least 30 observations.
 
     Parameters
     ----------
@@ -237,9 +231,9 @@ def learn_observations(
     explode
         Full name of a list column: each of its elements is an observation.
     quantile
-        Share of the validated observations that the assertion leaves alone.
+        Share of the validated observations that must not fire.
     window
-        Context that functions among the features need, such as an object's last box.
+        Context that feature functions need, such as an object's last box.
 
     References
     ----------
@@ -277,13 +271,13 @@ def learn_observations(
 def rank_tracks(
     scores: Floats, tracks: NDArray[Any], *, how: Literal["mean", "max"] = "mean"
 ) -> tuple[NDArray[Any], Floats]:
-    """Tracks, the most suspicious first, by the scores of their observations.
+    """Tracks by the scores of their observations, most suspicious first.
 
     Parameters
     ----------
     scores : shape (observations,)
     tracks : shape (observations,)
-        Which track each belongs to.
+        Track of each observation.
     how
         ``mean`` finds tracks that are wrong as a whole, ``max`` those with one wrong observation.
 
@@ -303,7 +297,7 @@ def rank_tracks(
 
 
 class _Unlikely:
-    """Judgement of :class:`Observations`; what was learned is part of its revision."""
+    """Judging function of :class:`Observations`; the learned distributions are part of its revision."""
 
     def __init__(self, learned: Observations) -> None:
         self.learned = learned
@@ -346,7 +340,7 @@ def _values(batch: Batch, feature: Feature) -> NDArray[Any]:
 def _classes(
     batch: Batch, by: str | None, known: Mapping[str, Any] | None
 ) -> list[tuple[str, NDArray[np.int64]]]:
-    """Rows of every class; classes that are not ``known`` are everyone."""
+    """Rows of each class; classes outside ``known`` are pooled."""
     if by is None or not batch.has(by):
         return [(EVERYONE, np.arange(batch.rows))]
     names = np.array(

@@ -47,32 +47,31 @@ FACTORIES = {
     )
 }
 MARK = "# Learned: "
-"""Opens the comment above an accepted proposal; what stands without it is a person's own."""
+"""Begins the comment above an accepted proposal; assertions without it are hand-written."""
 IDENTIFIER = "[A-Za-z_][0-9A-Za-z_]*"
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """An assertion that reference data speaks for.
+    """Assertion proposed from reference data.
 
     Attributes
     ----------
     factory, parameters
-        Call of the library that makes it; parameters are what JSON can carry.
+        Library function that makes the assertion, and its arguments, which JSON can carry.
     support
-        Reference records (for ``transitions``: changes) it was learned from.
+        Number of reference records (for ``transitions``: changes) that it was learned from.
     held_out, fired
-        Records that were held out, and on how many of them it fires.
+        Number of held-out records, and of those on which the assertion fires.
     why
-        What the reference shows, in words.
+        Summary of the reference data in words.
     drift
-        Columns of the rule whose values move within the reference, with the distance in [0, 1]: what held so
-        far may not hold next.
+        Columns of the rule that drift within the reference, with the distance in [0, 1]: the rule may not
+        hold in future.
     effect
-        Held-out records that tell as much as one of its own, by how those that fire share entities and days,
-        or hours.
+        Design effect: held-out records that count as one, as firing records share entities and days or hours.
     stretch
-        Stretch of time that alone the interval holds for; empty where days are enough to tell.
+        Time span to which the interval is limited; empty if there are enough days.
     """
 
     kind: Kind
@@ -94,21 +93,21 @@ class Proposal:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the expected rate (Wilson)."""
+        """95 % Wilson interval of the expected fire rate."""
         return wilson_interval(self.fired / self.effect, self.held_out / self.effect)
 
     @property
     def moved(self) -> str:
-        """Columns that drift and by how much, in words, if any."""
+        """Columns that drift and their distances, as text; empty if none."""
         return ", ".join(f"{column} by {distance:.2f}" for column, distance in self.drift.items())
 
     def assertion(self) -> Assertion:
-        """The assertion itself."""
+        """The proposed assertion."""
         made: Assertion = FACTORIES[self.factory](**self.parameters, name=self.name)
         return made
 
     def to_python(self) -> str:
-        """Assignment with a comment, for :func:`merged` to put into a file.
+        """Assignment with a comment, which :func:`merged` inserts into a file.
 
         Examples
         --------
@@ -124,22 +123,23 @@ class Proposal:
         comment = f"{MARK}{self.why} ({self.support:,} records); expected on {rate}{held}."
         if self.drift:
             comment += f" Drifts: {self.moved}."
-        # Names of columns come from whoever sends records: no line break may end the comment.
+        # Senders choose the names of columns: no line break may end the comment.
         comment = "".join(letter if letter.isprintable() else " " for letter in comment)
         return f"{comment}\n{self.name} = {call}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Fields and rates for JSON."""
+        """Fields and rates that JSON can carry."""
         return asdict(self) | {"expected_fire_rate": self.expected_fire_rate, "interval": list(self.interval)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Proposal":
-        """Proposal from the fields of :meth:`as_dict`.
+        """Inverse of :meth:`as_dict`.
 
         Raises
         ------
         ConfigError
-            If it is none, or names what is no factory of proposals: nothing else is ever called.
+            If fields are missing, or the factory is not one that proposals use: no other function is ever
+            called.
         """
         wanted: dict[str, Any] = {name: fields.get(name) for name in cls.__dataclass_fields__}
         name = str(wanted["name"])
@@ -172,7 +172,7 @@ def _call(factory: str, parameters: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Python text of a parameter; pairs as tuples, texts in double quotes where both would do."""
+    """Python source of a parameter; pairs as tuples, texts preferably in double quotes."""
     if isinstance(value, list) and value and all(isinstance(item, list) for item in value):
         value = [tuple(item) for item in value]
     text = pprint.pformat(value, width=96, compact=True, sort_dicts=False)

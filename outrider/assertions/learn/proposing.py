@@ -1,4 +1,4 @@
-"""Find rules on the earlier reference records, judge on the later."""
+"""Find rules on the earlier reference records, test them on the later."""
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
@@ -19,7 +19,7 @@ from .rules import in_order, kinds, rules
 
 Bools = NDArray[np.bool_]
 OF_VALUES = ("column", "first", "second", "lower", "upper")
-"""Parameters that name a column whose values the rule is about."""
+"""Names of parameters that refer to a column whose values the rule is about."""
 
 
 def learn(
@@ -33,27 +33,26 @@ def learn(
 ) -> list[Proposal]:
     """Propose assertions that hold on reference records.
 
-    Ranges, resolutions, units and categories of single columns, nulls and NaN, columns that determine
-    or order each other or would show if they were exchanged, values that exclude each other; within an
-    entity values that rest or jump, and changes of an output that never happen.
+    Rules cover ranges, resolutions, units and categories of single columns, nulls and NaN, columns that
+    determine or order each other or may be swapped, values that exclude each other; within an entity values
+    that freeze or jump, and changes of an output that never happen.
 
     Parameters
     ----------
     reference
-        Records believed to be right; columns of ``inputs`` and ``outputs`` are looked at. Labels are not: a
-        live record has none when it is judged. Rules are found on the earlier part by ``ts`` (in the order
-        they stand in, where all have one time), and judged on the later; a column that moved in the meantime
-        is named by ``drift``.
+        Records believed to be right; columns of ``inputs`` and ``outputs`` are used. Labels are not: a live
+        record has none when it is judged. Rules are fitted on the earlier part by ``ts`` (in row order if all
+        times are equal), and tested on the later; a column that drifts in between is named in ``drift``.
     max_fire_rate
-        Share of the later part on which all proposals together may fire; those that fire most by themselves
-        are dropped first.
+        Maximum share of the later part on which all proposals together may fire; those that fire most by
+        themselves are dropped first.
     held_out
-        Share of the reference that is only judged, in (0, 1).
+        Share of the reference used for testing only, in (0, 1).
     min_support
-        Records that must speak for a rule.
+        Minimum number of records that support a rule.
     units
-        Unit by column, such as ``{"inputs.reading": "celsius"}``. Mistakes of units are looked for where the
-        name of a column says its unit or quantity, or where it is named here.
+        Unit by column, such as ``{"inputs.reading": "celsius"}``. Unit mistakes are searched for if the name
+        of a column contains its unit or quantity, or if it is given here.
 
     Returns
     -------
@@ -118,7 +117,7 @@ def learn(
 
 
 def _within(fires: Sequence[Bools], most: float) -> list[int]:
-    """Places of the proposals that together fire on no more than ``most`` records."""
+    """Indices of the proposals that together fire on at most ``most`` records."""
     kept = list(range(len(fires)))
     while kept:
         count = np.sum([fires[index] for index in kept], axis=0)

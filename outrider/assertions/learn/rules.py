@@ -17,18 +17,18 @@ from outrider.assertions.library.reading import arrow, earlier, numbers
 from .proposal import Kind
 
 FEW_NUMBERS, FEW_WORDS, FEW_IN_PAIRS = 10, 100, 50
-"""Distinct values up to which whole numbers, texts, and columns of pair rules are categories."""
+"""Maximum number of distinct values of category columns: whole numbers, texts, and columns of pair rules."""
 EXPECTED = 10.0
-"""Records in which independent values would be seen together; only such pairs are worth forbidding."""
+"""Minimum number of records expected with both values under independence, for a rule against the pair."""
 NEVER = 1e-3
-"""Share of those that may be there all the same: reference data has errors too."""
+"""Tolerated share of that number: reference data has errors too."""
 MOST_PAIRS = 30
 
 Rule: TypeAlias = tuple[Kind, str, str, dict[str, Any], int, str]
 
 
 Grouped: TypeAlias = Mapping[str, tuple[NDArray[np.int64], list[Any]]]
-"""Code of every value and the values themselves, of the columns that hold categories."""
+"""Code of each value, and the values, by category column."""
 
 
 def kinds(batch: Batch, columns: Sequence[str]) -> tuple[list[str], Grouped]:
@@ -41,10 +41,7 @@ def kinds(batch: Batch, columns: Sequence[str]) -> tuple[list[str], Grouped]:
 def rules(
     batch: Batch, columns: list[str], numeric: list[str], grouped: Grouped, least: int, seed: int
 ) -> Iterator[Rule]:
-    """Yield every rule that the records support.
-
-    Only columns with at least ``least`` values.
-    """
+    """Yield all rules that the records support. Only columns with at least ``least`` values are used."""
     yield from _present(batch, columns)
     for column in numeric:
         yield from _range(batch, column, least)
@@ -81,7 +78,7 @@ def kind_of(batch: Batch, column: str) -> Literal["number", "category", "other"]
 
 
 def values_of(batch: Batch, column: str) -> tuple[NDArray[np.int64], list[Any]]:
-    """Values' codes, and sorted values, with any None last."""
+    """Code of each value, and the sorted values, with None last."""
     found = arrow(batch, column).dictionary_encode()
     known = found.dictionary.to_pylist()
     order = sorted(range(len(known)), key=lambda index: (str(type(known[index])), known[index]))
@@ -112,7 +109,7 @@ def _has_floats(kind: Any) -> bool:
 
 
 def is_name(batch: Batch, column: str) -> bool:
-    """Whole numbers that never come twice: the next one is new."""
+    """True for whole numbers without repeats, such as ids. The next value will be new."""
     found = arrow(batch, column)
     known = len(found) - found.null_count
     return bool(pa.types.is_integer(found.type) and len(found.drop_null().unique()) > 0.99 * known)
@@ -155,7 +152,7 @@ def _pairs(grouped: Mapping[str, tuple[NDArray[np.int64], list[Any]]], least: in
 def _determined(
     first: str, second: str, table: NDArray[np.float64], firsts: list[Any], seconds: list[Any], least: int
 ) -> Rule | None:
-    """Rule that ``first`` determines ``second``, where every frequent value of it goes with one only."""
+    """Rule that ``first`` determines ``second``, if each frequent value of it has one value of ``second``."""
     rows = table.sum(axis=1)
     frequent = [row for row in np.flatnonzero(rows >= least) if firsts[row] is not None]
     top = table.argmax(axis=1)
@@ -172,7 +169,7 @@ def _determined(
 def _excluded(
     first: str, second: str, missed: NDArray[np.float64], firsts: list[Any], seconds: list[Any], rows: int
 ) -> Rule:
-    """Rule that pairs with ``missed`` > 0 (records in which they would meet by chance) never meet."""
+    """Rule that pairs with ``missed`` > 0 (expected number of records under independence) never occur."""
     pairs = [[firsts[a], seconds[b]] for a, b in np.argwhere(missed > 0)]
     worst = np.unravel_index(np.argmax(missed), missed.shape)
     many = "1 pair never meets" if len(pairs) == 1 else f"{len(pairs)} pairs never meet"
@@ -217,8 +214,8 @@ def _transitions(batch: Batch, column: str, least: int) -> Iterator[Rule]:
         return
     allowed = [[known[a], known[b]] for a, b in np.argwhere(table > 0) if not never[a, b]]
     worst = np.unravel_index(np.argmax(np.where(never, expected, 0)), never.shape)
-    told = f"{known[worst[0]]!r} to {known[worst[1]]!r}"
-    why = f"{column} changes in {len(allowed)} ways within an entity, never from {told}"
+    example = f"{known[worst[0]]!r} to {known[worst[1]]!r}"
+    why = f"{column} changes in {len(allowed)} ways within an entity, never from {example}"
     parameters = {"column": column, "allowed": allowed}
     yield (
         "transitions",
@@ -238,6 +235,6 @@ def in_order(batch: Batch) -> NDArray[np.intp]:
 
 
 def word_of(column: str) -> str:
-    """Short name of a column as part of an identifier."""
+    """Short name of a column, valid inside an identifier."""
     word = re.sub(r"[^0-9A-Za-z_]", "_", column.partition(".")[2])
     return f"c{word}" if word[:1].isdigit() else word

@@ -1,4 +1,4 @@
-"""Proposals in the source text of an assertion file."""
+"""Insertion of proposals into the source text of an assertion file."""
 
 import ast
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ def merged(text: str, proposals: Sequence[Proposal]) -> str:
     Raises
     ------
     ConfigError
-        If the text is no Python, or a name is taken by something that was not learned.
+        If the text is not valid Python, or a name is already used by a hand-written assertion.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def _import(module: str, names: Sequence[str]) -> list[str]:
 
 
 def _inserted(lines: list[str], tree: ast.Module, wanted: list[str]) -> list[str]:
-    """Behind the docstring and the imports that are there."""
+    """Source lines with ``wanted`` inserted after the docstring and the existing imports."""
     place = 0
     for node in tree.body:
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)

@@ -1,9 +1,7 @@
-"""Library of assertions, one family a file.
+"""Library of assertions, one family per file.
 
-docs/assertion-catalogue.md lists them.
-
-Every docstring says what the assertion finds, costs and was measured at: by
-``python -m benchmarks.assertions.library`` where it names no other command.
+docs/assertion-catalogue.md lists them. Each docstring says what the assertion finds, its cost, and how it was
+measured: by ``python -m benchmarks.assertions.library`` unless another command is named.
 """
 
 from .calculations import arithmetic

@@ -48,17 +48,17 @@ CALCULATES = re.compile(rf"[\d)%]\s*{_SIGN}")
 
 
 class ArithmeticSyntaxError(ValueError):
-    """Text that is no arithmetic expression.
+    """Raised for text that is not an arithmetic expression.
 
-    Of numbers, ``+ - * / ^ %`` and parentheses, or too large to work out.
+    Allowed are numbers, ``+ - * / ^ %`` and parentheses; also raised for expressions too large to compute.
     """
 
 
 def evaluate(text: str) -> Fraction:
     """Exact value of an arithmetic expression.
 
-    Numbers may have thousands commas, a currency sign or a percent sign; ``x`` and the signs of
-    print multiply and divide.
+    Numbers may have thousands commas, a currency sign or a percent sign; ``x`` and typographic signs multiply
+    and divide.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def evaluate(text: str) -> Fraction:
 
 
 class _Reader:
-    """Recursive descent over tokens; depth and size are bounded by the length of the text."""
+    """Recursive descent parser over tokens; the length of the text bounds depth and size."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = [*reversed(tokens)]
@@ -145,11 +145,10 @@ class _Reader:
 
 
 def is_wrong(left: str, right: str) -> bool:
-    """Test for ``left = right`` that is false even when rounded.
+    """True if ``left = right`` is false even when rounded.
 
-    False where a side is no arithmetic.
-
-    Where the left side divides or has fractions, the right may be off by one unit of its last decimal.
+    False if a side is not arithmetic. If the left side divides or has fractions, the right may be off by one
+    unit of its last decimal.
 
     Examples
     --------
@@ -182,7 +181,7 @@ def _near(value: Fraction, written: Fraction, left: str, right: str) -> bool:
 
 
 def wrong_annotations(text: str) -> list[str]:
-    """Calculator annotations ``<<a=b>>`` that are wrong."""
+    """Wrong calculator annotations ``<<a=b>>`` of a text."""
     return [f"{left}={right}" for left, right in ANNOTATION.findall(text) if is_wrong(left, right)]
 
 
@@ -209,9 +208,9 @@ def arithmetic(
     Finds
     -----
     Wrong ``<<a=b>>`` calculator annotations and, with ``inline``, wrong equations in running text ("18 * 2 =
-    720"), worked out with exact fractions and with room for rounding. The severity is the number of wrong
-    calculations. A calculation that is right may still be the wrong one to make: most wrong answers show no
-    false sum.
+    720"), computed with exact fractions and a tolerance for rounding. The severity is the number of wrong
+    calculations. A correct calculation may still be the wrong one for the task: most wrong answers contain no
+    false calculation.
 
     Cost
     ----
@@ -237,11 +236,11 @@ def arithmetic(
 
     @assertion(name=name, level=level, description=f"A calculation that {answer} shows is wrong.")
     def judge(batch: Batch) -> Floats:
-        said = text_column(batch, answer)
-        may = pc.match_substring(said, "=" if inline else "<<").to_numpy(zero_copy_only=False)
+        answers = text_column(batch, answer)
+        may = pc.match_substring(answers, "=" if inline else "<<").to_numpy(zero_copy_only=False)
         severity = np.zeros(batch.rows)
         for row in np.flatnonzero(may):
-            text = said[int(row)].as_py()
+            text = answers[int(row)].as_py()
             severity[row] = len(wrong_annotations(text)) + (len(wrong_equations(text)) if inline else 0)
         return severity
 

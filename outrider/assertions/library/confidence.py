@@ -1,4 +1,4 @@
-"""Confidence: errors that a model's own probabilities give away."""
+"""Confidence: errors that a model's own probabilities reveal."""
 
 import numpy as np
 
@@ -13,12 +13,12 @@ def low_score(
 ) -> Assertion:
     """Answer with too low a probability.
 
-    Severity is how far below, relative to the limit.
+    Severity is the distance below the limit, relative to the limit.
 
     Finds
     -----
-    Records near a decision boundary: wrong more often than others, and the cheapest signal there is. Blind to
-    errors that the model is sure of.
+    Records near a decision boundary: wrong more often than others, and the cheapest signal there is. It
+    misses errors that the model is confident about.
 
     Cost
     ----
@@ -60,7 +60,7 @@ def low_margin(
     column
         Probabilities of all classes.
     below
-        Difference between the two largest under which it fires.
+        The assertion fires if the difference between the two largest is below this.
 
     Finds
     -----
@@ -154,7 +154,7 @@ def reliability(probs: Floats, truth: Ints, *, bins: int = 10, prior: float = 20
     bins
         Equal-width bins of the top probability on [0, 1].
     prior
-        Weight, in records, of the accuracy that the bin has over all classes; an empty bin gets its middle.
+        Weight, in records, of the bin's accuracy over all classes; an empty bin gets its midpoint.
 
     Returns
     -------
@@ -190,21 +190,21 @@ def overconfident(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Answer more confident than similar answers have been right.
+    """Answer whose confidence exceeds the accuracy of similar answers.
 
     Severity is the confidence less the accuracy measured for that class and confidence.
 
     Parameters
     ----------
     table
-        Of :func:`reliability`, measured on labelled records.
+        Result of :func:`reliability` on labelled records.
     gap
-        Difference above which it fires.
+        The assertion fires if confidence less accuracy is above this.
 
     Finds
     -----
-    Classes and confidences where the model promises more than it holds: errors that a threshold on the
-    probability lets pass.
+    Classes and confidence levels at which the model is overconfident: errors that a threshold on the
+    probability misses.
 
     Cost
     ----
@@ -212,9 +212,9 @@ def overconfident(
 
     Measured
     --------
-    The model is wrong on the flagged records of airline_tweets: 0.59 (0.52 to 0.65) of 229 flagged, 0.23
-    of all; cifar10h_label_trust: 0.35 (0.29 to 0.42) of 204 flagged, 0.07 of all. Nothing flagged on
-    clinc150 and sst2, whose models promise less than they hold.
+    The model is wrong on the flagged records of airline_tweets: 0.59 (0.52 to 0.65) of 229 flagged, 0.23 of
+    all; cifar10h_label_trust: 0.35 (0.29 to 0.42) of 204 flagged, 0.07 of all. Nothing flagged on clinc150
+    and sst2, whose models are underconfident.
 
     Examples
     --------
@@ -258,7 +258,7 @@ def contradicts_neighbours(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Sure answer that the nearest labelled records do not share.
+    """Confident answer that contradicts the labels of the nearest records.
 
     Severity is the confidence less the share of neighbours that have the predicted label.
 
@@ -271,13 +271,13 @@ def contradicts_neighbours(
     classes
         Values of the column ``label``.
     share
-        Fires when at most this share of the neighbours has the predicted label.
+        The assertion fires if at most this share of the neighbours has the predicted label.
     slot
         Read the embedding from the answers of this slot instead of the recorded outputs.
 
     Finds
     -----
-    Confident errors: a classifier that reads past what its own features say, labels that went stale.
+    Confident errors: a classifier that ignores its own features, or outdated labels.
 
     Cost
     ----

@@ -21,7 +21,7 @@ REMOVE: CorrectionKind = "remove"
 
 
 class Pairs(NamedTuple):
-    """Overlapping boxes of one picture, by their numbers among all boxes."""
+    """Overlapping boxes of one picture, as indices among all boxes."""
 
     first: Ids
     second: Ids
@@ -36,21 +36,21 @@ def multibox(
     name: str = "multibox",
     level: Level = "warning",
 ) -> Assertion:
-    """Three boxes on one another.
+    """Three boxes that all overlap each other.
 
-    Severity is the number of boxes that stand in such a group.
+    Severity is the number of boxes in such groups.
 
     Parameters
     ----------
     overlap
-        Least intersection over union of each two of the three.
+        Minimum intersection over union of each pair of the three.
     box
         Fields: left, top, width, height.
 
     Finds
     -----
-    Clusters of boxes on one object that suppression of duplicates left standing (Kang et al., MLSys 2020).
-    Two people who hug are two boxes on one another; three are hardly ever three.
+    Clusters of boxes on one object that non-maximum suppression did not remove (Kang et al., MLSys 2020). Two
+    overlapping boxes may be two people who hug; three are rarely three objects.
 
     Cost
     ----
@@ -102,23 +102,24 @@ def duplicate_boxes(
 ) -> Assertion:
     """Two boxes on one object.
 
-    Severity is the number of boxes too many. Correction: these removed, the less sure one of two.
+    Severity is the number of surplus boxes. Correction: removal of these, of two boxes the one with the lower
+    score.
 
     Parameters
     ----------
     overlap
-        Least intersection over union of two boxes of one object.
+        Minimum intersection over union of two boxes of one object.
     same
-        Field that must be equal too, such as the class; without it two classes on one object count as well.
+        Field that must also be equal, such as the class; without it two classes on one object count as well.
     score
-        Field with the model's sureness; without it the later of two boxes is one too many.
+        Field with the model's score; without it the later of two boxes is the surplus one.
     box
         Fields: left, top, width, height.
 
     Finds
     -----
-    Duplicates that suppression left standing, two classes for one object. Wrong about objects one behind the
-    other that overlap by so much for a moment.
+    Duplicates that non-maximum suppression did not remove, two classes for one object. False on objects that
+    briefly hide each other.
 
     Cost
     ----
@@ -185,9 +186,8 @@ def class_size(
     Parameters
     ----------
     limits
-        By class, then by what is measured (``width``, ``height``, ``area`` in pixels, ``aspect`` = width over
-        height), the least and the greatest that is possible; :func:`fit_class_sizes` reads them from
-        validated data.
+        By class, then by measure (``width``, ``height``, ``area`` in pixels, ``aspect`` = width / height),
+        the smallest and largest possible value; :func:`fit_class_sizes` reads them from validated data.
     kind
         Field with the class.
     box
@@ -195,7 +195,7 @@ def class_size(
 
     Finds
     -----
-    Swapped classes, boxes around half of an object or around several, ghosts of no possible shape.
+    Swapped classes, boxes around half of an object or around several, false detections of impossible shape.
 
     Cost
     ----
@@ -246,11 +246,10 @@ def fit_class_sizes(
     least: int = 100,
     box: tuple[str, str, str, str] = SIDES,
 ) -> dict[str, dict[str, tuple[float, float]]]:
-    """Height and aspect range of every class in validated data.
+    """Height and aspect range of each class in validated data.
 
-    Widened by ``margin``.
-
-    Classes with fewer than ``least`` boxes get no limits: the range of a few says little.
+    Ranges are widened by the share ``margin``. Classes with fewer than ``least`` boxes get no limits, as
+    their range is unreliable.
     """
     objects = objects_of(batch, boxes)
     measured = _measures(objects.sides(box, boxes))
@@ -269,16 +268,10 @@ def fit_class_sizes(
 
 
 def overlapping(sides: Floats, picture: Ids, overlap: float) -> Pairs:
-    """Pairs of boxes with at least that intersection over union.
+    """Pairs of boxes in one picture with enough overlap.
 
-    Boxes of one picture, by picture.
-
-    Parameters
-    ----------
-    sides
-        Left, top, width, height, shape (boxes, 4).
-    picture
-        Ascending number of the picture of each box, shape (boxes,).
+    ``overlap`` is the minimum intersection over union. ``sides`` holds left, top, width, height, shape
+    (boxes, 4); ``picture`` the ascending picture number of each box, shape (boxes,).
     """
     kept = []
     for first, second in _pairs(picture):
@@ -294,7 +287,7 @@ def overlapping(sides: Floats, picture: Ids, overlap: float) -> Pairs:
 
 
 def _pairs(picture: Ids) -> Iterator[tuple[Ids, Ids]]:
-    """All pairs of boxes of one picture, each once, in blocks."""
+    """All pairs of boxes of one picture, each once, in blocks of limited size."""
     end = np.searchsorted(picture, picture, side="right")
     others = end - np.arange(len(picture)) - 1
     total = np.cumsum(others)

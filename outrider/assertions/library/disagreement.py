@@ -1,7 +1,7 @@
 """Disagreement: two models or builds that answer the same record differently.
 
-A replica in another batch shape, precision or build never gives the same last digits, so a difference means
-something only above a floor that is measured on the two as they run: :func:`noise_floor`.
+Replicas with another batch shape, precision or build differ in the last digits, so a difference matters only
+above a floor that is measured on the running pair: :func:`noise_floor`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,20 +18,21 @@ from .reading import Bools, Floats, arrow, graded, numbers, valid, vectors
 def noise_floor(
     batches: Iterable[Batch], slot: str, column: str = "outputs.score", *, quantile: float = 0.999
 ) -> float:
-    """Quantile of the normal difference between recorded outputs and a slot.
+    """Quantile of the usual difference between recorded outputs and a slot.
 
-    Give batches in which nothing is wrong.
+    The batches must be free of faults.
 
     Parameters
     ----------
     batches
         Ordinary traffic with the answers of both.
     slot
-        The twin: the champion's own replica, a quantised build, a model retrained with another seed.
+        Slot to compare with: the champion's own replica, a quantized build, a model retrained with another
+        seed.
     column
-        A number or a vector (then the largest difference of a record counts).
+        A number or a vector (the largest difference of a record counts).
     quantile
-        Share of the records whose difference is noise by definition; 1 takes the largest.
+        Share of the records whose difference is noise by definition; 1 takes the maximum.
 
     Raises
     ------
@@ -60,19 +61,19 @@ def score_differs(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Score further from the twin's than noise explains.
+    """Score that differs from a copy's score by more than noise.
 
-    Severity is the difference over the floor, so 2 is twice the noise. Records without the slot's answer do
-    not fire.
+    Severity is the difference divided by the floor, so 2 is twice the noise. Records without the slot's
+    answer do not fire.
 
     Parameters
     ----------
     above
-        The floor, as :func:`noise_floor` measured it.
+        The floor measured by :func:`noise_floor`.
 
     Finds
     -----
-    Broken conversions and quantised builds, stale replicas, features that one of the two did not get.
+    Broken conversions and quantised builds, stale replicas, features that one of the two did not receive.
 
     Cost
     ----
@@ -80,9 +81,9 @@ def score_differs(
 
     Measured
     --------
-    airline_tweets, floor 0.011 measured on earlier tweets: a healthy 8-bit twin is flagged on 15 of 4,392
-    records, one broken by 2-bit weights on 4,220. It tells that a twin is broken, not which answer is
-    wrong (0.23 (0.21 to 0.24) of 4,220 flagged, 0.23 of all).
+    airline_tweets, floor 0.011 measured on earlier tweets: a healthy 8-bit copy is flagged on 15 of 4,392
+    records, one broken by 2-bit weights on 4,220. It shows that a copy is broken, not which answer is wrong
+    (0.23 (0.21 to 0.24) of 4,220 flagged, 0.23 of all).
 
     Examples
     --------
@@ -114,21 +115,21 @@ def label_differs(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Another label than the twin, challenger or second opinion gives.
+    """Label that differs from that of another slot's model.
 
     Severity is 1, or with ``score`` the difference of the two scores.
 
     Parameters
     ----------
     score
-        Count a change of label only where the scores differ by more than ``above``: a label that flips on a
+        Count a change of label only if these scores differ by more than ``above``: a label that flips on a
         tie is noise.
     above
-        The floor, as :func:`noise_floor` measured it.
+        The floor measured by :func:`noise_floor`.
 
     Finds
     -----
-    Errors of one of the two: models that were made differently seldom err alike.
+    Errors of one of the two: models built differently rarely make the same errors.
 
     Cost
     ----
@@ -136,8 +137,8 @@ def label_differs(
 
     Measured
     --------
-    airline_tweets, a model of letters beside one of words; the latter is wrong on 0.62 (0.58 to 0.66) of
-    558 flagged, 0.23 of all.
+    airline_tweets, a model of letters against one of words; the latter is wrong on 0.62 (0.58 to 0.66) of 558
+    flagged, 0.23 of all.
 
     Examples
     --------
@@ -170,13 +171,13 @@ def ensemble_disagrees(
 ) -> Assertion:
     """Label that most other models contradict.
 
-    Fires where at least a ``share`` of them gives another label.
+    The assertion fires if at least a ``share`` of them gives another label.
 
     Severity is the share of the slots with an answer that give another label.
 
     Finds
     -----
-    Errors of the champion that a committee sees, and records that are hard for all.
+    Errors of the champion that a committee detects, and records that are hard for all.
 
     Cost
     ----
@@ -220,7 +221,7 @@ def ensemble_disagrees(
 
 
 def _difference(batch: Batch, slot: str, column: str) -> Floats:
-    """Difference of a number, or the largest of a vector, shape (rows,); NaN where one is absent."""
+    """Difference of a number, or the largest of a vector, shape (rows,); NaN if one is absent."""
     answer = batch.answers(slot)
     if answer is None or not answer.has(column) or not batch.has(column):
         return np.full(batch.rows, np.nan)

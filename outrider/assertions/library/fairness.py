@@ -12,7 +12,8 @@ from outrider.assertions.windows.window import Window
 from .reading import Bools, Floats, Ints, arrow, codes, earlier, graded, numbers, short, valid
 
 _GRAIN = 1024.0
-"""Weights are rounded to this part of 1, so that sums are exact whatever the order and the cuts."""
+"""Weights are rounded to multiples of 1 / this, so that sums are exact in any order and however batches are
+cut."""
 
 
 def selection_gap(
@@ -29,45 +30,45 @@ def selection_gap(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Group selected surely less often than another, over the latest records.
+    """Group selected significantly less often than another, over the latest records.
 
-    Fires on records of such a group that were not selected. Severity is how far the whole interval of the
-    difference lies above the limit.
+    The assertion fires on records of the less selected group that were not selected. Severity is the distance
+    of the lower end of the difference's interval above the limit.
 
     Parameters
     ----------
     column
-        Names the group of a record, such as ``inputs.sex``.
+        Column with the group of a record, such as ``inputs.sex``.
     groups
-        Its values that are compared, two at least; other records do not count.
+        Values of the column that are compared, at least two; other records do not count.
     at_most
-        Difference of selection rates that is allowed, in [0, 1).
+        Allowed difference of selection rates, in [0, 1).
     positive
         Value of ``prediction`` that is a selection.
     rows
-        Records that the rates are of: the latest, up to the judged one.
+        Number of latest records, up to the judged one, that the rates are computed from.
     confidence
-        The test: it fires where the lower end of Newcombe's interval of the difference, at this confidence
-        divided among the pairs of groups, lies above ``at_most``. Records count by their capture weights.
+        Confidence of Newcombe's interval of the difference, divided among the pairs of groups; the assertion
+        fires if its lower end is above ``at_most``. Records count by their capture weights.
     by
-        Column whose values have a window each: a new version of the model starts anew.
+        Column whose values have separate windows: a new version of the model starts with an empty one.
 
     Finds
     -----
-    A model, a threshold or an upstream rule that starts to treat groups differently. Whether the difference
-    is deserved only labels tell: see the group metrics of the behavioral tests.
+    A model, a threshold or an upstream rule that starts to treat groups differently. Only labels show if the
+    difference is justified: see the group metrics of the behavioral tests.
 
     Cost
     ----
-    26 µs per record in blocks of 64, 2.9 in blocks of 10,000, with two groups. Beside it: the window's
+    26 µs per record in blocks of 64, 2.9 in blocks of 10,000, with two groups. In addition: the window's
     state.
 
     Measured
     --------
-    adult_census, boosting that selects 0.27 of men and 0.08 of women: the first flag after 977 records,
-    then while the window's gap is sure, 0.63 (0.61 to 0.65) of 2,594 women not selected; 0 (0 to 0.45)
-    flags per 1,000 when the same answers belong to either sex by lot. Where the true gap is exactly what
-    is allowed, the worst case, 14 (7 to 29) false episodes per 1,000 of 500 windows.
+    adult_census, boosting that selects 0.27 of men and 0.08 of women: the first flag after 977 records, then
+    while the window's gap is sure, 0.63 (0.61 to 0.65) of 2,594 women not selected; 0 (0 to 0.45) flags per
+    1,000 when the sexes are assigned at random. If the true gap is exactly the allowed one, the worst case,
+    14 (7 to 29) false episodes per 1,000 of 500 windows.
 
     Examples
     --------
@@ -89,9 +90,9 @@ def selection_gap(
     def judge(batch: Batch) -> Floats:
         severity = np.zeros(batch.rows)
         group = codes(arrow(batch, column), named)
-        said = arrow(batch, prediction)
-        selected = codes(said, [positive]) == 0
-        group = np.where(valid(said), group, -1)
+        predicted = arrow(batch, prediction)
+        selected = codes(predicted, [positive]) == 0
+        group = np.where(valid(predicted), group, -1)
         asked = np.flatnonzero((group >= 0) & ~selected & batch.is_new)
         if not len(asked):
             return severity
@@ -115,7 +116,7 @@ def selection_gap(
 def _window_sums(
     batch: Batch, group: Ints, selected: Bools, at: Ints, *, groups: int, rows: int, by: str
 ) -> Sums:
-    """Sums by group over the ``rows`` records up to each of ``at``, shape (at, groups)."""
+    """Sums by group over the last ``rows`` records up to each of ``at``, shape (at, groups)."""
     weight = np.rint(np.nan_to_num(numbers(batch, "weight"), nan=1.0) * _GRAIN) / _GRAIN
     member = (group[:, None] == np.arange(groups)).astype(np.float64)  # (rows, groups)
     hit = selected.astype(np.float64)
@@ -127,7 +128,7 @@ def _window_sums(
         return summed
 
     terms = (np.ones(len(weight)), weight, weight**2, weight * hit, weight**2 * hit)
-    # Largest weight of each window, both ends included; an edge may lie behind the last row.
+    # Largest weight of each window, both ends included; an edge may be after the last row.
     counted = np.append(member.any(axis=1) * weight, 0.0)
     edges = np.stack([start, at + 1], axis=1).ravel()
     heaviest = np.maximum.reduceat(counted, edges)[::2, None]
@@ -136,7 +137,7 @@ def _window_sums(
 
 
 def _run_starts(batch: Batch, by: str) -> Ints:
-    """First row of the entity of each row; records without one are each alone."""
+    """First row of each row's entity, shape (rows,); a record without an entity is its own first row."""
     is_first = earlier(batch, by, 1)[:, 0] < 0
     starts: Ints = np.maximum.accumulate(np.where(is_first, np.arange(batch.rows), 0))
     return starts

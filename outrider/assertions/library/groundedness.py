@@ -1,6 +1,6 @@
 """Groundedness of an answer in its passages.
 
-A logistic model on word features, in numpy alone.
+A logistic model on word features, in numpy only.
 """
 
 import json
@@ -61,7 +61,7 @@ ENDINGS = (
     *(("est", ""), ("ed", ""), ("es", ""), ("ly", ""), ("s", "")),
 )
 FEATURES = (
-    "words_found",  # share of the answer's words that stand in the passages
+    "words_found",  # share of the answer's words that occur in the passages
     "stems_found",  # the same without endings
     "content_found",  # of words that carry content
     "content_letters_found",  # weighted by length: long words are rare words
@@ -85,17 +85,14 @@ FEATURES = (
 def words(text: str) -> list[str]:
     """Words and numbers in lower case.
 
-    "don't" and "do n't" are do, not.
+    "don't" and "do n't" both give do, not.
     """
     text = text.lower().replace("\u2019", "'").replace(" n't", " not").replace("n't", " not")
     return WORD.findall(text)
 
 
 def stem(word: str) -> str:
-    """Word without its English ending.
-
-    Near enough for two forms of a word to meet.
-    """
+    """Word without its English ending. Approximate: two forms of a word should give the same stem."""
     if len(word) < 4 or word[0].isdigit():
         return word
     for ending, replacement in ENDINGS:
@@ -111,15 +108,15 @@ def stem(word: str) -> str:
 
 def features(passage: str, answer: str) -> list[float]:
     """Values of ``FEATURES`` for an answer and its source text."""
-    source, said = words(passage), words(answer)
-    source_stems, stems = [stem(word) for word in source], [stem(word) for word in said]
+    source, target = words(passage), words(answer)
+    source_stems, stems = [stem(word) for word in source], [stem(word) for word in target]
     known, known_stems = set(source), set(source_stems)
-    content = [s for s, word in zip(stems, said, strict=True) if word not in FUNCTION_WORDS]
-    function = [word for word in said if word in FUNCTION_WORDS]
-    new = [word for word in said if word not in known]
+    content = [s for s, word in zip(stems, target, strict=True) if word not in FUNCTION_WORDS]
+    function = [word for word in target if word in FUNCTION_WORDS]
+    new = [word for word in target if word not in known]
     letters = sum(map(len, content))
     return [
-        _share(said, known),
+        _share(target, known),
         _share(stems, known_stems),
         _share(content, known_stems, empty=1.0),
         sum(len(s) for s in content if s in known_stems) / letters if letters else 1.0,
@@ -129,14 +126,14 @@ def features(passage: str, answer: str) -> list[float]:
         math.log1p(sum(word not in known for word in function)),
         math.log1p(_longest_gap(stems, known_stems)),
         float(sum(word[0].isdigit() for word in new)),
-        float(_count(said, NEGATIONS) > _count(source, NEGATIONS)),
+        float(_count(target, NEGATIONS) > _count(source, NEGATIONS)),
         float(_count(new, FIRST_PERSON) > 0),
         float(_count(new, SECOND_PERSON) > 0),
         math.log1p(_count(new, HEDGES)),
         math.log1p(_count(new, OPINIONS)),
         float("?" in answer),
-        math.log(max(1, len(said))),
-        math.log(max(1, len(said)) / max(1, len(source))),
+        math.log(max(1, len(target))),
+        math.log(max(1, len(target)) / max(1, len(source))),
     ]
 
 
@@ -162,18 +159,18 @@ def _longest_gap(items: Sequence[str], known: set[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A fitted logistic model.
+    """Fitted logistic model.
 
-    Features are held inside the range of the fit.
+    Features are clipped to the range of the fit.
 
     Attributes
     ----------
     low, high
-        Smallest and largest value seen in fitting, shape (features,).
+        Smallest and largest value in the training data, shape (features,).
     weight
-        Per unit of each feature, shape (features,).
+        Coefficient of each feature, shape (features,).
     bias
-        Log odds of "fully attributable" at all-zero features.
+        Log odds of "fully attributable" if all features are zero.
     """
 
     low: Floats
@@ -183,7 +180,7 @@ class Weights:
 
     @classmethod
     def shipped(cls) -> "Weights":
-        """The package's weights, fitted by ``python -m benchmarks.assertions.llm --fit``."""
+        """Weights that ship with the package. Fitted by ``python -m benchmarks.assertions.llm --fit``."""
         text = files(__package__).joinpath("weights/groundedness.json").read_text(encoding="utf-8")
         stored = json.loads(text)
         if tuple(stored["features"]) != FEATURES:
@@ -192,8 +189,11 @@ class Weights:
         return cls(low, high, weight, float(stored["bias"]))
 
     def probability(self, X: Floats) -> Floats:
-        """Probability of "fully attributable", shape (rows,), of features (rows, features)."""
-        # Summed row by row and rounded: the same whichever rows stand beside it.
+        """Probability of "fully attributable", shape (rows,).
+
+        ``X`` holds features, shape (rows, features).
+        """
+        # Summed row by row and rounded: independent of the other rows.
         logit = (np.clip(X, self.low, self.high) * self.weight).sum(axis=1) + self.bias
         probability: Floats = np.round(1.0 / (1.0 + np.exp(-logit)), 9)
         return probability
@@ -204,7 +204,7 @@ def groundedness(
 ) -> Floats:
     """Probability that each answer is fully attributable to its passage.
 
-    In (0, 1), shape (rows,).
+    Shape (rows,), in (0, 1).
 
     Examples
     --------
@@ -235,17 +235,17 @@ def ungrounded(
     passages
         Column of texts or of lists of texts.
     below
-        Fires where the probability of "fully attributable" is smaller, in (0, 1].
+        The assertion fires if the probability of "fully attributable" is below this, in (0, 1].
 
     Finds
     -----
-    Invented facts, numbers, opinions and small talk in an answer that should rest on given passages. The
+    Invented facts, numbers, opinions and small talk in an answer that should be based on given passages. The
     severity is 1 - the probability of "fully attributable", where that is below ``below``. A record without
-    passages or without an answer is not judged. It compares words: a false statement made of the passage's
+    passages or without an answer is not judged. Only words are compared: a false statement in the passage's
     own words passes, and a true paraphrase in other words fires. English. For dialogue and short answers: on
     summaries it is little better than chance, because false sentences there are made of the source's words.
-    With several passages, or other texts, fit ``below`` on 50 labelled answers:
-    ``outrider assertions calibrate ungrounded``.
+    With several passages, or other texts, fit ``below`` on 50 labelled answers: ``outrider assertions
+    calibrate ungrounded``.
 
     Cost
     ----
@@ -253,10 +253,10 @@ def ungrounded(
 
     Measured
     --------
-    On 3,607 dialogue answers of four models with people's verdicts (BEGIN wow_test; fitted on wow_dev
-    alone): AUROC 0.952 (0.946 to 0.958), the share of words found 0.936, gain 0.016 (0.011 to 0.020). At
-    the default 0.92 (0.90 to 0.93) of 2,145 flags are right, and 0.89 (0.87 to 0.90) of 2,215 ungrounded
-    answers are found. No embedding or judge is used (`python -m benchmarks.assertions.llm`).
+    On 3,607 dialogue answers of four models with people's verdicts (BEGIN wow_test; fitted on wow_dev alone):
+    AUROC 0.952 (0.946 to 0.958), for comparison, the share of words found in the passages 0.936; gain 0.016
+    (0.011 to 0.020). At the default 0.92 (0.90 to 0.93) of 2,145 flags are right, and 0.89 (0.87 to 0.90) of
+    2,215 ungrounded answers are found. No embedding or judge is used (`python -m benchmarks.assertions.llm`).
 
     Examples
     --------
@@ -278,11 +278,11 @@ def ungrounded(
     @assertion(name=name, level=level, description=f"{answer} says what {passages} does not.")
     def judge(batch: Batch) -> Floats:
         sources = text_column(batch, passages).to_pylist()
-        said = text_column(batch, answer).to_pylist()
+        answers = text_column(batch, answer).to_pylist()
         severity = np.zeros(batch.rows)
-        rows = [row for row in range(batch.rows) if sources[row].strip() and said[row].strip()]
+        rows = [row for row in range(batch.rows) if sources[row].strip() and answers[row].strip()]
         if rows:
-            X = np.array([features(sources[row], said[row]) for row in rows])
+            X = np.array([features(sources[row], answers[row]) for row in rows])
             probability = Weights(low, high, weight, bias).probability(X)
             severity[rows] = np.where(probability < below, 1.0 - probability, 0.0)
         return severity

@@ -1,6 +1,6 @@
 """JSON Schema, the subset that structured answers use.
 
-An unknown keyword is an error, never ignored.
+An unknown keyword raises an error instead of being ignored.
 """
 
 import json
@@ -62,12 +62,9 @@ KEYWORDS = (
 
 
 def check_schema(schema: Schema, path: str = "#") -> None:
-    """Refuse a schema with keywords unknown to :func:`violations`.
+    """Raise ValueError for keywords that :func:`violations` does not know.
 
-    Raises
-    ------
-    ValueError
-        Naming the place and the keyword.
+    The message names the place and the keyword.
     """
     if isinstance(schema, bool):
         return
@@ -91,7 +88,7 @@ def check_schema(schema: Schema, path: str = "#") -> None:
 
 
 def _check_references(root: Mapping[str, Any]) -> None:
-    """Every reference leads somewhere, and none back to itself without a step into the value."""
+    """Raise ValueError for references without a target, or that loop without descending into the value."""
     definitions = root.get("$defs", {})
     for inner in _all(root):
         name = str(inner.get("$ref", DEFINITIONS)).removeprefix(DEFINITIONS)
@@ -116,7 +113,7 @@ def _all(schema: Schema) -> Iterator[Mapping[str, Any]]:
 
 
 def _in_place(schema: Schema) -> Iterator[str]:
-    """Definitions that a schema applies to the very value it is given."""
+    """Definitions that a schema applies to the value itself, not to its parts."""
     if isinstance(schema, bool):
         return
     if "$ref" in schema:
@@ -137,7 +134,7 @@ def _inner(schema: Mapping[str, Any]) -> Iterator[tuple[str, Schema]]:
 
 
 def violations(value: Any, schema: Schema, *, root: Schema | None = None, path: str = "$") -> Iterator[str]:
-    """Violations of a schema by a JSON value, with places.
+    """Violations of a schema by a JSON value, each with its path.
 
     Examples
     --------
@@ -236,12 +233,8 @@ def _finite(text: str) -> float:
 def parse_json(text: str, *, fenced: bool = True) -> Any:
     """Value of a JSON text.
 
-    With ``fenced`` the text may stand in one Markdown code fence.
-
-    Raises
-    ------
-    ValueError
-        If it is not JSON (NaN and Infinity are not), or nested too deeply.
+    With ``fenced`` the text may be inside one Markdown code fence. Raises ValueError if it is not JSON (NaN
+    and Infinity are not), or nested too deeply.
     """
     found = FENCE.match(text) if fenced else None
     try:
@@ -251,7 +244,7 @@ def parse_json(text: str, *, fenced: bool = True) -> Any:
 
 
 def json_problems(text: str, schema: Schema = True, *, fenced: bool = True, at_most: int = 20) -> list[str]:
-    """Problems of a text as JSON of a schema; empty without any."""
+    """Violations of a schema by a text, at most ``at_most``. Empty if the text is valid."""
     try:
         value = parse_json(text, fenced=fenced)
         return [problem for problem, _ in zip(violations(value, schema), range(at_most), strict=False)]
@@ -269,7 +262,7 @@ def json_schema(
     name: str = "json_schema",
     level: Level = "warning",
 ) -> Assertion:
-    """Answers that break JSON or the schema that the caller reads.
+    """Answers that are not JSON or violate the caller's schema.
 
     Parameters
     ----------
@@ -282,7 +275,7 @@ def json_schema(
     severity is the number of violations, at most 20; an empty answer is not judged. Without a schema, any
     JSON passes. Keywords: type, enum, const, properties, required, additionalProperties, items, uniqueItems,
     the limits of numbers, lengths and counts, pattern, anyOf, oneOf, allOf, not, ``$ref`` to ``#/$defs/…``;
-    any other is refused at once.
+    any other raises an error immediately.
 
     Cost
     ----
@@ -307,8 +300,10 @@ def json_schema(
 
     @assertion(name=name, level=level, description=f"{answer} is not JSON of the expected schema.")
     def judge(batch: Batch) -> Floats:
-        said = text_column(batch, answer).to_pylist()
-        found = [len(json_problems(text, json_rules, fenced=fenced)) if text.strip() else 0 for text in said]
+        answers = text_column(batch, answer).to_pylist()
+        found = [
+            len(json_problems(text, json_rules, fenced=fenced)) if text.strip() else 0 for text in answers
+        ]
         return np.array(found, dtype=np.float64)
 
     return judge

@@ -1,4 +1,4 @@
-"""Language of texts, by small words and script, a column at once."""
+"""Language of texts, by small words and script, for a whole column."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -99,13 +99,13 @@ UKRAINIAN = r"[іїєґІЇЄҐ]"
 LANGUAGES = tuple(sorted([*SMALL_WORDS, *SCRIPTS, "uk"]))
 LATIN = tuple(SMALL_WORDS)
 NO_WORDS = r"<[^<>]*>|\S*(?:://|[@_\d=\\])\S*"
-"""Tags, addresses, code and numbers: what looks the same in every language."""
+"""Tags, addresses, code and numbers, which look the same in every language."""
 FEWEST_HITS = 2.0
 LEAD = 1.5
 
 
 def _table() -> tuple[pa.Array, Floats]:
-    """Every small word, and its weight per language of ``LATIN``: what many have says little."""
+    """All small words with their weight per language of ``LATIN``. Words of many languages weigh little."""
     by_word: dict[str, set[str]] = {}
     for language, text in SMALL_WORDS.items():
         for word in re.split(r"[\s']+", text):
@@ -137,7 +137,7 @@ def language_scores(texts: pa.Array) -> Floats:
 
 
 def _script_scores(texts: pa.Array) -> Floats:
-    """Letters of other scripts, as many as make a word (4, or 1 where a sign is a word or syllable)."""
+    """Number of letters of other scripts, divided by 4 (by 1 where a sign is a word or syllable)."""
     scores = np.zeros((len(texts), len(LANGUAGES)))
     for language, letters in SCRIPTS.items():
         count = pc.count_substring_regex(texts, letters).to_numpy(zero_copy_only=False)
@@ -153,9 +153,9 @@ def _script_scores(texts: pa.Array) -> Floats:
 
 
 def detect_language(texts: Sequence[str]) -> list[str | None]:
-    """Language of every text, or None where the evidence is weak.
+    """Language of each text (ISO 639-1), or None.
 
-    None where too little speaks for any language or two are close.
+    None if there is too little evidence, or two languages are close.
 
     Examples
     --------
@@ -190,9 +190,9 @@ def language(
     -----
     Answers and inputs that changed language: Danish, Dutch, English, Finnish, French, German, Italian,
     Polish, Portuguese, Spanish, Swedish and Turkish by their small words; Arabic, Chinese, Greek, Hebrew,
-    Hindi, Japanese, Korean, Russian, Thai and Ukrainian by their script (another language of one of these
-    scripts is taken for it; Norwegian for Danish). The severity is the evidence's lead over the expected
-    languages, in (1/3, 1]. Texts without at least two telling words are not judged.
+    Hindi, Japanese, Korean, Russian, Thai and Ukrainian by their script (other languages of these scripts are
+    mistaken for them; Norwegian for Danish). The severity is the lead of the detected language's evidence
+    over that of the expected ones, in (1/3, 1]. Texts with fewer than two indicative words are not judged.
 
     Cost
     ----
@@ -200,9 +200,9 @@ def language(
 
     Measured
     --------
-    On English traffic it fires on 0 of 14,427 tweets, 1 of 23,695 requests to an assistant, and 5 of
-    4,507 ChatGPT answers, all of which hold another language. A sentence in each of its languages is told
-    right (`python -m benchmarks.assertions.llm`).
+    On English traffic it fires on 0 of 14,427 tweets, 1 of 23,695 requests to an assistant, and 5 of 4,507
+    ChatGPT answers, all of which hold another language. A sentence in each of its languages is recognised
+    (`python -m benchmarks.assertions.llm`).
 
     Examples
     --------

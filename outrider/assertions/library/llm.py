@@ -1,7 +1,7 @@
 """Faults of language models' answers: ungrounded, refused, malformed, or miscalculated.
 
 The columns are those of the chat template: ``inputs.prompt``, ``inputs.passages`` (texts or lists of texts)
-and ``outputs.answer``; each factory takes other names.
+and ``outputs.answer``; each factory accepts other names.
 """
 
 import numpy as np
@@ -31,7 +31,7 @@ __all__ = [
 
 
 CALLS_TOOLS = ("tool_calls", "tool_call", "function_call", "tool_use")
-"""Reasons for which an answer ended that stand for the call of a tool."""
+"""Finish reasons that mean a tool call."""
 
 
 def empty_answer(
@@ -43,13 +43,13 @@ def empty_answer(
     name: str = "empty_answer",
     level: Level = "critical",
 ) -> Assertion:
-    """Answers without a word where the model was to say something.
+    """Answers without text although the model should have answered.
 
     Finds
     -----
     Answers that are empty or white space. A null or absent answer is not judged (a request whose answer was
-    never seen, a trace without contents; ``required`` finds these), and neither is a turn that calls a tool
-    (``tool_calls``, or a ``finish_reason`` that says so), nor a call that failed (``error``).
+    never captured, a trace without contents; ``required`` finds these), and neither is a turn that calls a
+    tool (``tool_calls``, or a ``finish_reason`` that says so), nor a call that failed (``error``).
 
     Cost
     ----
@@ -57,13 +57,13 @@ def empty_answer(
 
     Measured
     --------
-    An exact check: it fires if and only if the answer is there, has nothing but white space, and no tool call
-    or error stands in its place.
+    An exact check: it fires if and only if the answer is present, has nothing but white space, and there is
+    no tool call or error instead.
 
     Examples
     --------
-    >>> said = {"outputs.answer": ["Yes.", " ", "", None], "outputs.tool_calls": [None, None, "[{}]", None]}
-    >>> empty_answer().severities(Batch.from_columns(said, model="helpdesk")).tolist()
+    >>> turns = {"outputs.answer": ["Yes.", " ", "", None], "outputs.tool_calls": [None, None, "[{}]", None]}
+    >>> empty_answer().severities(Batch.from_columns(turns, model="helpdesk")).tolist()
     [0.0, 1.0, 0.0, 0.0]
     """
 
@@ -71,7 +71,7 @@ def empty_answer(
     def judge(batch: Batch) -> NDArray[np.bool_]:
         blank = pc.equal(pc.utf8_trim_whitespace(text_column(batch, answer)), "")
         reason = text_column(batch, finish_reason) if batch.has(finish_reason) else None
-        excused = _says(batch, error) | _says(batch, tool_calls)
+        excused = _has_content(batch, error) | _has_content(batch, tool_calls)
         if reason is not None:
             excused |= pc.is_in(reason, pa.array(CALLS_TOOLS)).to_numpy(zero_copy_only=False)
         empty: NDArray[np.bool_] = blank.to_numpy(zero_copy_only=False) & has_text(batch, answer) & ~excused
@@ -80,13 +80,13 @@ def empty_answer(
     return judge
 
 
-def _says(batch: Batch, name: str) -> NDArray[np.bool_]:
-    """Records with anything in a column; an empty text or list of JSON is nothing, shape (rows,)."""
-    said = has_text(batch, name)
-    if said.any() and pa.types.is_string(batch.arrow(name).type):
+def _has_content(batch: Batch, name: str) -> NDArray[np.bool_]:
+    """Mask of records with content in a column, shape (rows,); empty text and an empty JSON list are none."""
+    has_content = has_text(batch, name)
+    if has_content.any() and pa.types.is_string(batch.arrow(name).type):
         nothing = pc.is_in(pc.utf8_trim_whitespace(text_column(batch, name)), pa.array(["", "[]", "null"]))
-        said &= ~nothing.to_numpy(zero_copy_only=False)
-    return said
+        has_content &= ~nothing.to_numpy(zero_copy_only=False)
+    return has_content
 
 
 def final_line(
@@ -101,12 +101,13 @@ def final_line(
     Parameters
     ----------
     pattern
-        What the whole last line must match, in the syntax of RE2 (no look-around, no back-references).
+        Regular expression that the whole last line must match, in RE2 syntax (no look-around, no
+        back-references).
 
     Finds
     -----
-    Answers that were cut off, or that never come to the line a program reads, such as ``A: 42``. White space
-    at the end does not count; an empty answer is not judged.
+    Answers that were cut off, or that lack the line a program reads, such as ``A: 42``. White space at the
+    end does not count; an empty answer is not judged.
 
     Cost
     ----
@@ -132,11 +133,11 @@ def final_line(
 
     @assertion(name=name, level=level, description=f"The last line of {answer} is not {pattern}")
     def judge(batch: Batch) -> NDArray[np.bool_]:
-        said = text_column(batch, answer)
-        fails = pc.invert(pc.match_substring_regex(said, whole))
-        wrong: NDArray[np.bool_] = pc.and_(fails, pc.not_equal(pc.utf8_trim_whitespace(said), "")).to_numpy(
-            zero_copy_only=False
-        )
+        answers = text_column(batch, answer)
+        fails = pc.invert(pc.match_substring_regex(answers, whole))
+        wrong: NDArray[np.bool_] = pc.and_(
+            fails, pc.not_equal(pc.utf8_trim_whitespace(answers), "")
+        ).to_numpy(zero_copy_only=False)
         return wrong
 
     return judge

@@ -1,7 +1,7 @@
 """Out of distribution: inputs unlike the training data.
 
-Detectors are fitted on reference records and are plain arrays: ``np.savez(path, **fitted.arrays())`` keeps
-one, ``Mahalanobis.of(np.load(path))`` brings it back, without pickle.
+Detectors are fitted on reference records and consist of arrays: ``np.savez(path, **fitted.arrays())`` saves
+one, ``Mahalanobis.of(np.load(path))`` loads it, without pickle.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from outrider.assertions.batch import Batch
 from .reading import Floats, Ints, graded, product, vectors
 
 HELD_OUT = 0.2
-"""Share of the reference that sets the threshold: distances of fitted records themselves are too small."""
+"""Share of the reference held out for the threshold: distances of fitted records are too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class Mahalanobis:
     """Class means and a shared whitening of reference embeddings; see :func:`fit_mahalanobis`."""
 
     means: Floats
-    """Whitened, shape (classes, width)."""
+    """Whitened class means, shape (classes, width)."""
     whitening: Floats
-    """Shape (width, width)."""
+    """Whitening matrix, shape (width, width)."""
     threshold: float
 
     def arrays(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Neighbours:
     """Reference embeddings of unit length; see :func:`fit_neighbours`."""
 
     reference: NDArray[np.float32]
-    """Shape (records, width)."""
+    """Embeddings, shape (records, width)."""
     count: int
     threshold: float
 
@@ -70,9 +70,9 @@ def fit_mahalanobis(
     ----------
     reference : shape (records, width)
     labels : shape (records,)
-        Class of each; None fits one mean.
+        Class of each record; None fits one mean.
     quantile
-        Share of in-distribution records that shall not fire.
+        Share of in-distribution records that must not fire.
 
     References
     ----------
@@ -103,14 +103,14 @@ def mahalanobis(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Embedding far from every class, measured in the reference's own spread.
+    """Embedding far from each class in Mahalanobis distance.
 
-    Severity is the distance over the threshold.
+    Severity is the distance divided by the threshold.
 
     Parameters
     ----------
     fitted
-        Of :func:`fit_mahalanobis`.
+        Result of :func:`fit_mahalanobis`.
     slot
         Read the embedding from the answers of this slot instead of the recorded outputs.
 
@@ -124,10 +124,10 @@ def mahalanobis(
 
     Measured
     --------
-    Digits 8 and 9, of which a network of 0 to 7 knows nothing: 0.68 (0.60 to 0.75) of 156 found, 0.53
-    (0.46 to 0.60) of 201 flagged, 0.20 of all. clinc150's requests out of scope: 0.10 (0.08 to 0.12) of
-    1,000 found, 0.21 (0.18 to 0.25) of 459 flagged, 0.18 of all (on compressed word counts it is of
-    little use). Threshold: 95 % of the reference.
+    Digits 8 and 9, unknown to a network trained on 0 to 7: 0.68 (0.60 to 0.75) of 156 found, 0.53 (0.46 to
+    0.60) of 201 flagged, 0.20 of all. clinc150's requests out of scope: 0.10 (0.08 to 0.12) of 1,000 found,
+    0.21 (0.18 to 0.25) of 459 flagged, 0.18 of all (of little use on compressed word counts). Threshold: 95 %
+    of the reference.
 
     Examples
     --------
@@ -181,19 +181,19 @@ def far_from_neighbours(
 ) -> Assertion:
     """Embedding whose nearest reference records are far away.
 
-    Severity is the cosine distance to the k-th neighbour over the threshold.
+    Severity is the cosine distance to the k-th neighbour divided by the threshold.
 
     Parameters
     ----------
     fitted
-        Of :func:`fit_neighbours`.
+        Result of :func:`fit_neighbours`.
     slot
         Read the embedding from the answers of this slot instead of the recorded outputs.
 
     Finds
     -----
-    What :func:`mahalanobis` finds, without the assumption that a class is one cloud; dearer by the size of
-    the reference.
+    What :func:`mahalanobis` finds, without the assumption that a class is one cloud; at a cost that grows
+    with the reference.
 
     Cost
     ----
@@ -201,10 +201,10 @@ def far_from_neighbours(
 
     Measured
     --------
-    Digits 8 and 9, of which a network of 0 to 7 knows nothing: 0.56 (0.48 to 0.63) of 156 found, 0.47
-    (0.40 to 0.54) of 186 flagged, 0.20 of all. clinc150's requests out of scope: 0.09 (0.07 to 0.11) of
-    1,000 found, 0.29 (0.24 to 0.34) of 310 flagged, 0.18 of all (on compressed word counts it is of
-    little use). Threshold: 95 % of the reference.
+    Digits 8 and 9, unknown to a network trained on 0 to 7: 0.56 (0.48 to 0.63) of 156 found, 0.47 (0.40 to
+    0.54) of 186 flagged, 0.20 of all. clinc150's requests out of scope: 0.09 (0.07 to 0.11) of 1,000 found,
+    0.29 (0.24 to 0.34) of 310 flagged, 0.18 of all (of little use on compressed word counts). Threshold: 95 %
+    of the reference.
 
     Examples
     --------
@@ -244,9 +244,9 @@ def energy(logits: Floats, *, temperature: float = 1.0) -> Floats:
 
 
 def fit_energy(logits: Floats, *, quantile: float = 0.99, temperature: float = 1.0) -> float:
-    """Energy above which 1 - ``quantile`` of the reference lies.
+    """Energy above which a share 1 - ``quantile`` of the reference lies.
 
-    The limit for :func:`high_energy`.
+    Use it as ``above`` of :func:`high_energy`.
     """
     return float(np.quantile(energy(np.asarray(logits, dtype=np.float64), temperature=temperature), quantile))
 
@@ -260,14 +260,14 @@ def high_energy(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Logits all low: no class speaks for the record.
+    """Logits that are all low: no class fits the record.
 
-    Severity is how far the energy lies above the limit.
+    Severity is the distance of the energy above the limit.
 
     Parameters
     ----------
     above
-        Of :func:`fit_energy`, on records the model was not trained on.
+        Result of :func:`fit_energy` on records the model was not trained on.
 
     Finds
     -----
@@ -279,9 +279,9 @@ def high_energy(
 
     Measured
     --------
-    Digits 8 and 9, of which a network of 0 to 7 knows nothing: 0.89 (0.83 to 0.93) of 156 found, 0.76
-    (0.69 to 0.82) of 183 flagged, 0.20 of all. clinc150's requests out of scope: 0.47 (0.44 to 0.50) of
-    1,000 found, 0.70 (0.66 to 0.73) of 680 flagged, 0.18 of all. Threshold: 95 % of the reference.
+    Digits 8 and 9, unknown to a network trained on 0 to 7: 0.89 (0.83 to 0.93) of 156 found, 0.76 (0.69 to
+    0.82) of 183 flagged, 0.20 of all. clinc150's requests out of scope: 0.47 (0.44 to 0.50) of 1,000 found,
+    0.70 (0.66 to 0.73) of 680 flagged, 0.18 of all. Threshold: 95 % of the reference.
 
     References
     ----------
@@ -331,7 +331,7 @@ def _unit(points: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _far(points: NDArray[np.float32], base: NDArray[np.float32], count: int) -> Floats:
-    """Cosine distance to the ``count``-th nearest of ``base``, shape (rows,); in pieces that bound memory."""
+    """Cosine distance to the ``count``-th nearest of ``base``, shape (rows,), in pieces to limit memory."""
     far = np.zeros(len(points))
     for start in range(0, len(points), 1024):
         alike = product(points[start : start + 1024], base.T)

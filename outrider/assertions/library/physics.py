@@ -1,6 +1,6 @@
-"""Physics and bounds: values that the world does not allow.
+"""Physics and bounds: values that are physically impossible.
 
-Whatever the model makes of them.
+These checks do not depend on the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ CONVERSIONS: Mapping[str, tuple[float, float]] = {
     "inches for centimetres": (2.54, 0.0),
     "centimetres for inches": (1 / 2.54, 0.0),
 }
-"""Mistakes of units: the value as it came, times the first, plus the second, is what was meant."""
+"""Unit mistakes by name: (factor, offset) such that value * factor + offset is the intended value."""
 
 
 def bounds(
@@ -39,13 +39,13 @@ def bounds(
 ) -> Assertion:
     """Value outside the range that is possible.
 
-    Severity is the distance beyond the limit, in widths of the range (in units of the limit where only one
-    is given).
+    Severity is the distance beyond the limit, divided by the width of the range (by the limit if only one is
+    given).
 
     Parameters
     ----------
     low, high
-        Allowed values, both included; at least one is given.
+        Limits, both inclusive; at least one is required.
 
     Finds
     -----
@@ -97,7 +97,7 @@ def monotone(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value that turned back although only one direction is possible.
+    """Value that changed in the impossible direction.
 
     Severity is the step back, relative to the earlier value.
 
@@ -106,7 +106,7 @@ def monotone(
     direction
         ``up``: it must not fall; ``down``: it must not rise.
     rows
-        Records looked at, the judged one included; more of them bridge nulls.
+        Number of records compared, including the judged one; more of them skip nulls in between.
 
     Finds
     -----
@@ -114,13 +114,13 @@ def monotone(
 
     Cost
     ----
-    1.6 µs per record in blocks of 64, 0.33 in blocks of 10,000. Beside it: the window's state.
+    1.6 µs per record in blocks of 64, 0.33 in blocks of 10,000. In addition: the window's state.
 
     Measured
     --------
-    elec2, faults put into 350 of 35,312 half-hours: a counter reset to 0 (two resets on end are one):
-    0.99 (0.97 to 1.00) of 350 found, 1.00 (0.99 to 1.00) of 346 flags right; 0 (0 to 0.11) flags per
-    1,000 records as they came.
+    elec2, faults put into 350 of 35,312 half-hours: a counter reset to 0 (two resets in a row count as one):
+    0.99 (0.97 to 1.00) of 350 found, 1.00 (0.99 to 1.00) of 346 flags right; 0 (0 to 0.11) flags per 1,000
+    records as they came.
 
     Examples
     --------
@@ -164,9 +164,9 @@ def unit_mixup(
     Parameters
     ----------
     low, high
-        Usual values in the right unit.
+        Usual range in the right unit.
     conversions
-        Factor and offset that lead from the wrong unit to the right one, by name of the mistake.
+        Factor and offset that convert the wrong unit to the right one, by name of the mistake.
 
     Finds
     -----
@@ -216,21 +216,21 @@ def multiple_of(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Number that is no multiple of the step its column comes in.
+    """Number that is not a multiple of its column's step.
 
     Severity is the distance from the nearest multiple, in steps: 0.5 at most.
 
     Parameters
     ----------
     step
-        Resolution of what is measured or counted: 1 for whole numbers, 0.01 for cents, > 0.
+        Resolution of the measurement or count: 1 for whole numbers, 0.01 for cents, > 0.
     tolerance
-        Distance that rounding accounts for.
+        Distance attributed to rounding.
 
     Finds
     -----
     Converted units, averages and interpolations in the place of readings, columns of another resolution
-    exchanged; nothing of it once the sender rounds. Learned by :func:`outrider.assertions.learn`.
+    swapped; none of these once the sender rounds. Learned by :func:`outrider.assertions.learn`.
 
     Cost
     ----
@@ -273,18 +273,18 @@ def adds_up(
 ) -> Assertion:
     """Parts that do not sum to their total.
 
-    Severity is the difference relative to the total (to 1 where that is smaller).
+    Severity is the difference relative to the total (to 1 if the total is smaller).
 
     Parameters
     ----------
     parts
-        Columns that are summed; a record with a null in one of them is not judged.
+        Columns to sum; a record with a null in any of them is not judged.
     tolerance
-        Difference that is allowed, relative to the total.
+        Allowed difference, relative to the total.
 
     Finds
     -----
-    Line items lost on the way, shares that are no shares, energy or money out of nothing.
+    Lost line items, shares that do not sum to the whole, energy or money from nowhere.
 
     Cost
     ----

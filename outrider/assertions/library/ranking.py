@@ -1,4 +1,4 @@
-"""Ranking: faults of a slate that show without the user's wishes."""
+"""Ranking: faults of a slate (recommended list) that need no user feedback."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def empty_slate(
 
     Null is an empty slate.
 
-    Severity is the share of the needed items that is missing.
+    Severity is the share of the required items that is missing.
 
     Finds
     -----
@@ -56,13 +56,13 @@ def empty_slate(
 def duplicate_items(
     column: str = "outputs.items", *, name: str | None = None, level: Level = "warning"
 ) -> Assertion:
-    """Item that stands in a slate more than once.
+    """Item that appears in a slate more than once.
 
     Severity is the share of the slate's items that repeat an earlier one.
 
     Finds
     -----
-    Candidate sources merged without removing what both offer, pagination that overlaps.
+    Candidate sources merged without deduplication, overlapping pages.
 
     Cost
     ----
@@ -150,7 +150,7 @@ def order_disagrees(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Slate that does not stand in the order of its scores.
+    """Slate that is not sorted by its scores.
 
     Severity is the share of neighbouring items in the wrong order.
 
@@ -159,7 +159,7 @@ def order_disagrees(
     column
         Score of each item in the order shown, best first.
     tolerance
-        How much higher the later score may be.
+        Amount by which a later score may be higher.
 
     Finds
     -----

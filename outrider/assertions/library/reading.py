@@ -2,8 +2,8 @@
 
 A null or absent value never fires by itself.
 
-Which columns a block has is up to the records that happened to be in it, so an absent column is read as one
-that is all null; :func:`~outrider.assertions.library.required` finds what should be there and is not.
+The columns of a block depend on its records, so an absent column is read as all null;
+:func:`~outrider.assertions.library.required` detects missing columns.
 """
 
 import math
@@ -23,20 +23,17 @@ Bools: TypeAlias = NDArray[np.bool_]
 Ints: TypeAlias = NDArray[np.int64]
 BLOCK = 64
 FEW = 256
-"""Up to so many values a dictionary is faster than Arrow's set-up of a call."""
+"""Number of values up to which a dictionary is faster than an Arrow call."""
 DOUBLE = pa.float64()
 
 
 def short(column: str) -> str:
-    """Last part of a full column name, for an assertion's name."""
+    """Last part of a full column name, used in assertion names."""
     return column.rpartition(".")[2].replace("-", "_").replace(" ", "_")
 
 
 def arrow(batch: Batch, column: str) -> Any:
-    """Arrow values of a column, dictionaries decoded.
-
-    Nulls when the batch lacks it.
-    """
+    """Arrow values of a column, dictionaries decoded. Nulls if the batch lacks the column."""
     if not batch.has(column):
         return pa.nulls(batch.rows)
     found = batch.arrow(column)
@@ -49,7 +46,7 @@ def numbers(batch: Batch, column: str) -> Floats:
     Raises
     ------
     TypeError
-        If the column holds something else than numbers.
+        If the column holds other values than numbers.
     """
     found = arrow(batch, column)
     if found.type == DOUBLE and not found.null_count:
@@ -72,11 +69,9 @@ def values(batch: Batch, column: str) -> NDArray[np.object_]:
 
 
 def vectors(batch: Batch, column: str, slot: str | None = None) -> Floats:
-    """Rows of a tensor (or list) column as a matrix.
+    """Rows of a tensor (or list) column, shape (rows, width).
 
-    Shape (rows, width), NaN where null.
-
-    ``slot`` reads the answers of another slot; where there are none, or no such column, width is 0.
+    NaN where null. ``slot`` reads the answers of another slot; without answers or column, width is 0.
     """
     source = batch if slot is None else batch.answers(slot)
     if source is None or not source.has(column):
@@ -104,10 +99,7 @@ def vectors(batch: Batch, column: str, slot: str | None = None) -> Floats:
 
 
 def lists(batch: Batch, column: str) -> tuple[Any, Ints]:
-    """Flat elements of a list column, and their count per row.
-
-    A null row has none.
-    """
+    """Flat elements of a list column, and their count per row. A null list has none."""
     found = arrow(batch, column)
     if pa.types.is_null(found.type):
         return pa.nulls(0), np.zeros(batch.rows, dtype=np.int64)
@@ -124,7 +116,7 @@ def lists(batch: Batch, column: str) -> tuple[Any, Ints]:
 
 
 def parents(lengths: Ints) -> Ints:
-    """Row of every element, shape (elements,)."""
+    """Row of each element, shape (elements,)."""
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
@@ -137,9 +129,9 @@ def valid(column: Any) -> Bools:
 
 
 def codes(column: Any, wanted: Sequence[Any]) -> Ints:
-    """Position of every value in ``wanted``, -1 for others.
+    """Position of each value in ``wanted``, -1 for others.
 
-    None in ``wanted`` stands for null.
+    None in ``wanted`` matches null.
     """
     if len(column) <= FEW and len(wanted) <= FEW:
         return _codes_of_few(column, wanted)
@@ -172,7 +164,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _comparable(column: Any, known: Any) -> tuple[Any, Any] | None:
-    """Both in one type; None when no value of the one can equal one of the other."""
+    """Both in a common type; None if no value of one can equal a value of the other."""
     if column.type == known.type:
         return column, known
     if _is_number(column.type) and _is_number(known.type):
@@ -183,11 +175,9 @@ def _comparable(column: Any, known: Any) -> tuple[Any, Any] | None:
 
 
 def earlier(batch: Batch, by: str, steps: int) -> Ints:
-    """Row numbers of the entity's last ``steps`` records.
+    """Row numbers of the entity's previous records, shape (rows, steps).
 
-    Shape (rows, steps), the nearest first; -1 where there is none.
-
-    For the view of a windowed assertion: entities stand on end, each in order.
+    The nearest comes first; -1 if there is none. The view must have each entity's rows together and in order.
     """
     rows = batch.rows
     if not rows:
@@ -202,10 +192,7 @@ def earlier(batch: Batch, by: str, steps: int) -> Ints:
 
 
 def before(column: NDArray[Any], index: Ints, null: Any = np.nan) -> NDArray[Any]:
-    """Values at the row numbers of :func:`earlier`, shape (rows, steps).
-
-    ``null`` where there is no such row.
-    """
+    """Values at the row numbers of :func:`earlier`, shape (rows, steps). ``null`` if there is no such row."""
     if not len(column):
         return np.full(index.shape, null)
     found: NDArray[Any] = np.where(index >= 0, column[np.maximum(index, 0)], null)
@@ -213,11 +200,10 @@ def before(column: NDArray[Any], index: Ints, null: Any = np.nan) -> NDArray[Any
 
 
 def product(points: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
-    """Matrix product ``points @ other`` with rows independent of their neighbours.
+    """Matrix product whose rows do not depend on the batch.
 
-    Each row is the same to the last digit whichever rows stand beside it.
-
-    Linear algebra libraries sum in an order that depends on the number of rows; here it is always BLOCK.
+    BLAS sums in an order that depends on the number of rows; here blocks have a fixed size, so each row is
+    bitwise equal in any batch.
     """
     rows = len(points)
     padded = np.zeros((-(-rows // BLOCK) * BLOCK, points.shape[1]), dtype=points.dtype)
@@ -227,12 +213,12 @@ def product(points: NDArray[Any], other: NDArray[Any]) -> NDArray[Any]:
 
 
 def fired(mask: Any) -> Floats:
-    """Severity 1 where ``mask`` is True."""
+    """Severity 1.0 where ``mask`` is True, else 0.0."""
     return np.asarray(mask, dtype=np.float64)
 
 
 def graded(mask: Bools, distance: Floats) -> Floats:
-    """Severity of fired records: their distance, finite and above 0."""
+    """Severity of fired records: their distance, made finite and > 0."""
     severity = np.zeros(len(mask))
     rows = np.flatnonzero(mask)
     if len(rows):

@@ -1,6 +1,6 @@
 """Refusals of an assistant, by patterns and a small logistic model.
 
-Patterns of refusing and of helping are weighed against each other.
+Patterns of refusing and of helping are the features.
 """
 
 import json
@@ -144,7 +144,7 @@ def features(answers: Sequence[str]) -> Floats:
 
 
 def _sentences(answers: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Sentences and lines of more than two characters, and the row of each."""
+    """Sentences and lines longer than two characters, and the row of each."""
     plain = pc.utf8_trim_whitespace(pc.replace_substring(answers, "\u2019", "'"))
     sentences, row = split_column(
         pc.split_pattern_regex(pc.replace_substring_regex(plain, SENTENCE_END, "\\1\\2\n"), r"\n+")
@@ -170,7 +170,7 @@ class Weights:
 
     @classmethod
     def shipped(cls) -> "Weights":
-        """The package's weights, fitted by ``python -m benchmarks.assertions.llm --fit``."""
+        """Weights that ship with the package. Fitted by ``python -m benchmarks.assertions.llm --fit``."""
         text = files(__package__).joinpath("weights/refusal.json").read_text(encoding="utf-8")
         stored = json.loads(text)
         if tuple(stored["features"]) != FEATURES:
@@ -178,8 +178,8 @@ class Weights:
         return cls(np.array(stored["weight"]), np.array(stored["bias"]))
 
     def probabilities(self, X: Floats) -> Floats:
-        """Probability of each kind, shape (rows, kinds), of features (rows, features)."""
-        # Summed row by row and rounded: the same whichever rows stand beside it.
+        """Probability of each kind, shape (rows, kinds). ``X`` holds features, shape (rows, features)."""
+        # Summed row by row and rounded: independent of the other rows.
         logit = (X[:, :, None] * self.weight).sum(axis=1) + self.bias
         odds = np.exp(logit - logit.max(axis=1, keepdims=True))
         shares: Floats = np.round(odds / odds.sum(axis=1, keepdims=True), 9)
@@ -187,7 +187,7 @@ class Weights:
 
 
 def refusal_probabilities(answers: Sequence[str], *, weights: Weights | None = None) -> Floats:
-    """Probability of each of ``KINDS`` for every answer, shape (rows, 3).
+    """Probability of each of ``KINDS`` for each answer, shape (rows, 3).
 
     Examples
     --------
@@ -212,9 +212,9 @@ def refusal(
 
     Finds
     -----
-    Refusals: open ones ("I can't assist with that"), moralising ones that never say no, and partial ones.
-    Whether refusing was right is not judged: watch the rate, by slice. The severity is 1 - the probability of
-    full compliance, where the likeliest kind is one of ``kinds``. An empty answer is not judged. English.
+    Refusals: open ones ("I can't assist with that"), moralising ones that never say no, and partial ones. If
+    the refusal was right is not judged: watch the rate, by slice. The severity is 1 - the probability of full
+    compliance, if the most likely kind is one of ``kinds``. An empty answer is not judged. English.
 
     Cost
     ----
@@ -250,11 +250,11 @@ def refusal(
 
     @assertion(name=name, level=level, description=f"{answer} refuses, or helps only in part.")
     def judge(batch: Batch) -> Floats:
-        said = text_column(batch, answer).to_pylist()
+        replies = text_column(batch, answer).to_pylist()
         severity = np.zeros(batch.rows)
-        rows = [row for row in range(batch.rows) if said[row].strip()]
+        rows = [row for row in range(batch.rows) if replies[row].strip()]
         if rows:
-            odds = Weights(weight, bias).probabilities(features([said[row] for row in rows]))
+            odds = Weights(weight, bias).probabilities(features([replies[row] for row in rows]))
             severity[rows] = np.where(np.isin(odds.argmax(axis=1), wanted), 1.0 - odds[:, 0], 0.0)
         return severity
 

@@ -18,7 +18,7 @@ PARTS = ("inputs.", "outputs.", "attrs.")
 
 
 def required(columns: Sequence[str], *, name: str | None = None, level: Level = "warning") -> Assertion:
-    """Required value that is null, NaN, or without a column.
+    """Required value that is null, NaN, or whose column is missing.
 
     Severity is the share of the columns that are missing.
 
@@ -61,7 +61,7 @@ def required(columns: Sequence[str], *, name: str | None = None, level: Level = 
 def categories(
     column: str, allowed: Sequence[Any], *, name: str | None = None, level: Level = "warning"
 ) -> Assertion:
-    """Category outside the known ones.
+    """Category that is not among the known ones.
 
     Severity is 1. A null does not fire: see :func:`required`.
 
@@ -103,7 +103,7 @@ def categories(
 def text_pattern(
     column: str, pattern: str, *, name: str | None = None, level: Level = "warning"
 ) -> Assertion:
-    """Text of another form than its pattern.
+    """Text that does not match its pattern.
 
     Severity is 1; nulls do not fire.
 
@@ -154,7 +154,7 @@ def text_pattern(
 def finite(columns: Sequence[str], *, name: str | None = None, level: Level = "critical") -> Assertion:
     """NaN or infinity in a number, vector or list.
 
-    Severity is the share of the columns that hold one. A null is no number at all and does not fire.
+    Severity is the share of the columns that hold one. A null does not fire.
 
     Finds
     -----

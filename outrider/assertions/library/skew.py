@@ -1,4 +1,4 @@
-"""Training/serving skew: one id served with other features than in training."""
+"""Training/serving skew: a record served with other features than in training."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -29,16 +29,16 @@ def served_differs(
 ) -> Assertion:
     """Feature served with another value than in the training table.
 
-    Rows meet by the same id.
+    Rows are matched by id.
 
     Severity is the share of the compared features that differ. Ids that the table lacks do not fire.
 
     Parameters
     ----------
     training
-        Columns of the training table under their full names, ``key`` among them; later rows win.
+        Columns of the training table by full name, including ``key``; later rows win.
     columns
-        Features to compare; all but the key by default.
+        Features to compare; default: all but the key.
     tolerance
         Allowed relative difference of numbers.
 
@@ -74,7 +74,7 @@ def served_differs(
     last = ~keys.duplicated(keep="last")
     place = np.flatnonzero(last)
     index = keys[last]
-    # The table stands for itself in the revision: closures name only what has a text.
+    # A digest in the closure makes the table part of the revision; arrays are not.
     digest = blake2b(repr(_texts(wanted, keys)).encode(), digest_size=8).hexdigest()
 
     def judge(batch: Batch) -> Floats:
@@ -99,7 +99,7 @@ def served_differs(
 
 
 def _plain(column: Any) -> NDArray[Any]:
-    """Numbers as floats with NaN for null; anything else as Python values."""
+    """Numbers as floats with NaN for null; other values as Python objects."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     kind = column.type

@@ -22,20 +22,20 @@ def implies(
 ) -> Assertion:
     """Combination of two columns that a rule excludes.
 
-    Where one column has a value, another must have one of a few.
+    If one column has a given value, another must have an allowed value.
 
     Severity is 1.
 
     Parameters
     ----------
     when, equals
-        The rule concerns records whose ``when`` is one of these values.
+        The rule applies to records whose ``when`` is one of these values.
     then, allowed
-        What ``then`` may be there; None in the list allows null.
+        Allowed values of ``then`` in these records; None in the list allows null.
 
     Finds
     -----
-    Records put together from two sources, forms filled in by default, lost joins.
+    Records mixed from two sources, forms with default values, lost joins.
 
     Cost
     ----
@@ -134,18 +134,18 @@ def determines(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value that contradicts the one that another column determines.
+    """Value that contradicts the value determined by another column.
 
     Severity is 1; values of ``first`` that the mapping lacks do not fire.
 
     Parameters
     ----------
     mapping
-        What ``second`` must be for each value of ``first``, as a mapping or as pairs.
+        Required value of ``second`` for each value of ``first``, as a mapping or as pairs.
 
     Finds
     -----
-    Lookups that went stale, codes and their names out of step, shifted columns.
+    Outdated lookups, codes that do not match their names, shifted columns.
 
     Cost
     ----
@@ -190,9 +190,9 @@ def ordered(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Column that exceeds its upper column.
+    """Value that exceeds its upper bound from another column.
 
-    Severity is the excess, relative to the larger magnitude of the two (to 1 where that is smaller).
+    Severity is the excess, relative to the larger magnitude of the two (to 1 if that is smaller).
 
     Finds
     -----
@@ -238,21 +238,22 @@ def swapped(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Two numbers that are likely only the other way round.
+    """Two numbers that are likely swapped.
 
     Severity is 1.
 
     Parameters
     ----------
     edges
-        Borders of the bins of both columns, ascending; bin 0 lies below the first, bin i from the i-th on.
+        Borders of the bins of both columns, ascending; bin 0 is below the first border, bin i starts at the
+        i-th.
     cells
-        Bin of ``first`` and of ``second``, of all pairs that fire.
+        Pairs (bin of ``first``, bin of ``second``) that fire.
 
     Finds
     -----
-    Columns exchanged by a changed schema or a positional reader, as far as one record can show it; learned by
-    :func:`outrider.assertions.learn`.
+    Columns swapped by a changed schema or a positional reader, as far as a single record can show it; learned
+    by :func:`outrider.assertions.learn`.
 
     Cost
     ----
@@ -260,9 +261,9 @@ def swapped(
 
     Measured
     --------
-    elec2, learned from the 20,000 half-hours before, the prices of both states exchanged in 84 of 7,312:
-    1.00 (0.96 to 1.00) of 84 found, 0.98 (0.92 to 0.99) of 86 flags right; 0.27 (0.075 to 1) flags per
-    1,000 records as they came. On adult_census nothing tells ages from hours a week.
+    elec2, learned from the 20,000 half-hours before, the prices of both states swapped in 84 of 7,312: 1.00
+    (0.96 to 1.00) of 84 found, 0.98 (0.92 to 0.99) of 86 flags right; 0.27 (0.075 to 1) flags per 1,000
+    records as they came. On adult_census ages cannot be distinguished from hours a week.
 
     Examples
     --------

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 Unit = Literal["characters", "words"]
 
 GRAM = 4
-"""Words of a phrase: shorter ones recur in good prose."""
+"""Number of words of a phrase: shorter ones repeat in good prose."""
 
 
 def _sizes(column: pa.Array, unit: Unit) -> Ints:
@@ -49,11 +49,10 @@ def length(
 
     Finds
     -----
-    Lengths outside [``shortest``, ``longest``]. A bound that is not given is taken from ``reference`` texts:
-    the lengths that all but a share ``tail`` of them keep on that side; without a reference, ``shortest`` is
-    1 (nothing but white space fires) and ``longest`` has no bound. The severity is the number of times by
-    which the length is halved or doubled past the bound, plus 1. A null or absent text is not judged
-    (``required`` finds it).
+    Lengths outside [``shortest``, ``longest``]. A missing bound is taken from ``reference`` texts, as the
+    length that a share ``tail`` of them lies beyond; without a reference, ``shortest`` is 1 (nothing but
+    white space fires) and ``longest`` has no bound. The severity is 1 plus the number of halvings or
+    doublings beyond the bound. A null or absent text is not judged (``required`` finds it).
 
     Cost
     ----
@@ -90,7 +89,7 @@ def length(
 
 
 def _repeated_share(items: Ints, row: Ints, rows: int) -> Floats:
-    """Share of a row's items that stood in the row before, shape (rows,); 0.0 for no items."""
+    """Share of a row's items that occurred earlier in the row, shape (rows,); 0.0 without items."""
     total = np.bincount(row, minlength=rows)
     pairs = np.unique(row * (items.max(initial=0) + 1) + items)
     distinct = np.bincount(pairs // (items.max(initial=0) + 1), minlength=rows)
@@ -104,7 +103,7 @@ def _codes(items: pa.Array) -> Ints:
 
 
 def repeated_phrases(texts: pa.Array) -> Floats:
-    """Share of repeated phrases of four words, shape (rows,)."""
+    """Share of repeated four-word phrases, shape (rows,)."""
     spoken, row = words_of(texts, numbers=True)
     if has_unspaced(texts):
         encoded = spoken.dictionary_encode()
@@ -113,10 +112,10 @@ def repeated_phrases(texts: pa.Array) -> Floats:
         row = row[run]
     word = _codes(spoken)
     last = max(0, len(word) - GRAM + 1)
-    start = np.flatnonzero(row[:last] == row[GRAM - 1 :])  # words of a row stand together
+    start = np.flatnonzero(row[:last] == row[GRAM - 1 :])  # words of a row are adjacent
     gram = word[start]
     for step in range(1, GRAM):
-        # Numbered anew at each step, so that the product never overflows.
+        # Renumbered at each step, so that the product never overflows.
         gram = np.unique(gram * len(word) + word[start + step], return_inverse=True)[1].astype(np.int64)
     return _repeated_share(gram, row[start], len(texts))
 
@@ -125,8 +124,8 @@ def repeated_sentences(texts: pa.Array) -> Floats:
     """Share of repeated sentences (and lines), shape (rows,)."""
     plain = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
     parts, row = split_column(pc.split_pattern_regex(plain, "[.!?\n\u3002\uff01\uff1f\uff61]+\\s*"))
-    said = pc.greater(pc.utf8_length(parts), 3).to_numpy(zero_copy_only=False)
-    return _repeated_share(_codes(parts.filter(pa.array(said))), row[said], len(texts))
+    is_long = pc.greater(pc.utf8_length(parts), 3).to_numpy(zero_copy_only=False)
+    return _repeated_share(_codes(parts.filter(pa.array(is_long))), row[is_long], len(texts))
 
 
 def repetition(
@@ -136,13 +135,13 @@ def repetition(
     name: str = "repetition",
     level: Level = "warning",
 ) -> Assertion:
-    """Texts that say the same again and again.
+    """Texts that repeat phrases or sentences.
 
     Finds
     -----
-    Loops: a text of which more than ``above`` of the phrases (four words in a row) or of the sentences stood
-    in it before. The severity is the larger of the two shares. A word or line said twice in a short text
-    stays below.
+    Loops: a text in which a share above ``above`` of the phrases (four words in a row) or of the sentences
+    repeats earlier ones. The severity is the larger of the two shares. A word or line that occurs twice in a
+    short text stays below.
 
     Cost
     ----

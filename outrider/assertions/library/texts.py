@@ -11,7 +11,7 @@ from outrider.assertions.batch import Batch
 def has_text(batch: Batch, name: str) -> NDArray[np.bool_]:
     """Mask of the records with a text, even an empty one.
 
-    Shape (rows,); False where the column is null or absent.
+    Shape (rows,); False if the column is null or absent.
     """
     if not batch.has(name):
         return np.zeros(batch.rows, dtype=np.bool_)
@@ -19,16 +19,10 @@ def has_text(batch: Batch, name: str) -> NDArray[np.bool_]:
 
 
 def text_column(batch: Batch, name: str) -> pa.Array:
-    """Texts of a column.
+    """Texts of a column; a list of texts is joined by newlines.
 
-    A list of texts (passages) is one of as many lines.
-
-    Null or absent reads as an empty text: who judges emptiness asks `has_text` too.
-
-    Raises
-    ------
-    TypeError
-        If the column holds anything but texts or lists of texts.
+    Null or absent values become empty texts (use `has_text` to distinguish them). Raises TypeError if the
+    column holds other values.
     """
     if not batch.has(name):
         return pa.array([""] * batch.rows, pa.string())
@@ -57,10 +51,7 @@ def split_column(lists: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def words_of(column: pa.Array, *, numbers: bool = False) -> tuple[pa.Array, NDArray[np.int64]]:
-    """Lower-case words of every text, and the row of each.
-
-    With ``numbers`` its numbers too.
-    """
+    """Lower-case words of each text, and the row of each. With ``numbers`` numbers count as words."""
     other = r"[^\p{L}\p{M}\p{N}]+" if numbers else r"[^\p{L}\p{M}]+"
     plain = pc.replace_substring_regex(pc.utf8_lower(column), other, " ")
     return split_column(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(plain)))

@@ -1,6 +1,6 @@
 """Time series: an entity's consecutive records, across batches.
 
-An entity that sent nothing for ``idle_s`` (time of receipt) starts anew.
+An entity restarts after a silence of ``idle_s`` seconds (receive time).
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,16 @@ def stuck_value(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value that has not moved for a number of records.
+    """Value that has not changed for a number of records.
 
     Severity is 1; a null in between is no evidence and does not fire.
 
     Parameters
     ----------
     rows
-        Records of an entity, the judged one included, that must all be alike.
+        Number of an entity's records, including the judged one, that must all be equal.
     tolerance
-        Largest difference that still counts as alike.
+        Largest difference that counts as equal.
 
     Finds
     -----
@@ -42,7 +42,7 @@ def stuck_value(
 
     Cost
     ----
-    0.92 µs per record in blocks of 64, 0.55 in blocks of 10,000. Beside it: the window's state.
+    0.92 µs per record in blocks of 64, 0.55 in blocks of 10,000. In addition: the window's state.
 
     Measured
     --------
@@ -84,9 +84,9 @@ def value_jump(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value further from its predecessor than possible.
+    """Value that changed by more than possible since its predecessor.
 
-    Severity is the step over the limit.
+    Severity is the step divided by the limit.
 
     Finds
     -----
@@ -94,14 +94,14 @@ def value_jump(
 
     Cost
     ----
-    0.59 µs per record in blocks of 64, 0.17 in blocks of 10,000. Beside it: the window's state.
+    0.59 µs per record in blocks of 64, 0.17 in blocks of 10,000. In addition: the window's state.
 
     Measured
     --------
-    elec2, faults put into 350 of 35,312 half-hours: demand off by 0.3 for one record (both edges count):
-    0.99 (0.98 to 1.00) of 696 found, 1.00 (0.99 to 1.00) of 690 flags right; 0 (0 to 0.11) flags per
-    1,000 records as they came. No sign of the model's errors: it is wrong on 0.12 (0.09 to 0.14) of 556
-    flagged, 0.27 of all at jumps of the price.
+    elec2, faults put into 350 of 35,312 half-hours: demand off by 0.3 for one record (both edges count): 0.99
+    (0.98 to 1.00) of 696 found, 1.00 (0.99 to 1.00) of 690 flags right; 0 (0 to 0.11) flags per 1,000 records
+    as they came. Does not indicate model errors: the model is wrong on 0.12 (0.09 to 0.14) of 556 flagged,
+    0.27 of all at jumps of the price.
 
     Examples
     --------
@@ -138,19 +138,20 @@ def value_spike(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Value far from its three predecessors, beyond the series' usual moves.
+    """Value unusually far from the median of its three predecessors.
 
-    Severity is the distance over the limit. Fires only once the window is full.
+    Severity is the distance divided by the limit. The assertion fires only once the window is full.
 
     Parameters
     ----------
     rows
-        Records of an entity, the judged one included; the others show how the series moves, >= 8.
+        Number of an entity's records, including the judged one; the others give the series' usual variation,
+        >= 8.
     deviations
-        Limit, in robust standard deviations (1.4826 times the median absolute deviation) of what records lay
-        from the median of the three before them; a steady trend is part of that and does not fire.
+        Limit, in robust standard deviations (1.4826 times the median absolute deviation) of each record's
+        distance from the median of the three before it; a steady trend is included and does not fire.
     least
-        Distance that is never a spike, for series that rest on one value.
+        Distance that is never a spike, for series that are mostly constant.
 
     Finds
     -----
@@ -158,19 +159,19 @@ def value_spike(
 
     Cost
     ----
-    2.4 µs per record in blocks of 64, 1.7 in blocks of 10,000. Beside it: the window's state.
+    2.4 µs per record in blocks of 64, 1.7 in blocks of 10,000. In addition: the window's state.
 
     Measured
     --------
-    elec2, faults put into 350 of 35,312 half-hours: demand off by 0.3 for one record: 0.44 (0.39 to 0.50)
-    of 350 found, 0.56 (0.50 to 0.61) of 279 flags right; 3.6 (3 to 4.2) flags per 1,000 records as they
-    came. Hardly a sign of the model's errors: it is wrong on 0.30 (0.28 to 0.33) of 1,188 flagged, 0.27
-    of all at spikes of the price.
+    elec2, faults put into 350 of 35,312 half-hours: demand off by 0.3 for one record: 0.44 (0.39 to 0.50) of
+    350 found, 0.56 (0.50 to 0.61) of 279 flags right; 3.6 (3 to 4.2) flags per 1,000 records as they came.
+    Hardly indicates model errors: the model is wrong on 0.30 (0.28 to 0.33) of 1,188 flagged, 0.27 of all at
+    spikes of the price.
 
     References
     ----------
-    Hampel, "The Influence Curve and its Role in Robust Estimation", JASA 1974; the median of three carries a
-    spike out of the judgement of its neighbours.
+    Hampel, "The Influence Curve and its Role in Robust Estimation", JASA 1974; the median of three keeps a
+    spike from affecting its neighbours.
 
     Examples
     --------
@@ -213,7 +214,7 @@ def time_gap(
 ) -> Assertion:
     """Entity that was silent for too long.
 
-    Severity is the gap over the limit; it is found at the first record after it.
+    Severity is the gap divided by the limit; the first record after it is flagged.
 
     Finds
     -----
@@ -221,12 +222,12 @@ def time_gap(
 
     Cost
     ----
-    1 µs per record in blocks of 64, 0.13 in blocks of 10,000. Beside it: the window's state.
+    1 µs per record in blocks of 64, 0.13 in blocks of 10,000. In addition: the window's state.
 
     Measured
     --------
-    elec2, faults put into 350 of 35,312 half-hours: half-hours lost (several on end are one): 1.00 (0.99
-    to 1.00) of 346 found, 1.00 (0.99 to 1.00) of 346 flags right; 0 (0 to 0.11) flags per 1,000 records
+    elec2, faults put into 350 of 35,312 half-hours: half-hours lost (several in a row count as one): 1.00
+    (0.99 to 1.00) of 346 found, 1.00 (0.99 to 1.00) of 346 flags right; 0 (0 to 0.11) flags per 1,000 records
     as they came.
 
     Examples
@@ -265,14 +266,14 @@ def unseen_transition(
     name: str | None = None,
     level: Level = "warning",
 ) -> Assertion:
-    """Change from one label to another that does not happen.
+    """Change from one label to another that is not allowed.
 
-    Severity is 1; a label that stays, and a null, do not fire.
+    Severity is 1; an unchanged label, and a null, do not fire.
 
     Parameters
     ----------
     allowed
-        Label before and after, of every change that is known.
+        Pairs (label before, label after) of all allowed changes.
 
     Finds
     -----
@@ -281,7 +282,7 @@ def unseen_transition(
 
     Cost
     ----
-    0.73 µs per record in blocks of 64, 0.27 in blocks of 10,000. Beside it: the window's state.
+    0.73 µs per record in blocks of 64, 0.27 in blocks of 10,000. In addition: the window's state.
 
     Measured
     --------

@@ -1,4 +1,4 @@
-"""Tracking: objects that come, go or move as no object can."""
+"""Tracking: objects that appear, disappear or move impossibly."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from outrider.assertions.windows.window import Window
 
 NO_SCORE = np.zeros(0, dtype=np.int64)
 TRUSTED = 0.85
-"""Least mean score of an object that is taken to be real, where nothing says what a score is worth."""
+"""Minimum mean score of an object considered real, without calibration."""
 
 
 def flicker(
@@ -34,13 +34,13 @@ def flicker(
     name: str = "flicker",
     level: Level = "warning",
 ) -> Assertion:
-    """Object gone and back within a moment.
+    """Object that disappears and comes back within a moment.
 
     The proposed correction adds the boxes in between.
 
-    One of the three parts of :class:`Consistency`, whose parameters these are; without ``id`` a
-    :class:`MotionTracker` tells objects apart. It corrects with ``calibration``, or where ``corrects`` is
-    true; ``trusted`` is 0.7 with ``calibration``, else 0.85.
+    A check of :class:`Consistency`, which documents the parameters; without ``id`` a :class:`MotionTracker`
+    identifies objects. Corrections are proposed with ``calibration``, or if ``corrects`` is true; ``trusted``
+    is 0.7 with ``calibration``, else 0.85.
 
     Finds
     -----
@@ -99,17 +99,17 @@ def appear(
     name: str = "appear",
     level: Level = "warning",
 ) -> Assertion:
-    """Object there for a moment only.
+    """Object that is present for a moment only.
 
-    The correction, where asked for, removes its boxes.
+    The correction, if requested, removes its boxes.
 
-    One of the three parts of :class:`Consistency`, whose parameters these are; without ``id`` a
-    :class:`MotionTracker` tells objects apart. It corrects only where ``corrects`` is true; ``trusted`` is
-    0.7 with ``calibration`` (objects of a chance below 0.3 are flagged), else 0.85.
+    A check of :class:`Consistency`, which documents the parameters; without ``id`` a :class:`MotionTracker`
+    identifies objects. Corrections are proposed only if ``corrects`` is true; ``trusted`` is 0.7 with
+    ``calibration`` (objects of a probability below 0.3 are flagged), else 0.85.
 
     Finds
     -----
-    Ghosts: detections of nothing, which rarely last. Also objects that are lost again at once.
+    Ghosts: detections of nothing, which rarely last. Also objects that the model loses again immediately.
 
     Cost
     ----
@@ -171,20 +171,20 @@ def jump(
 ) -> Assertion:
     """Object that moves faster than anything can.
 
-    Severity is the greatest speed of the record over the limit.
+    Severity is the greatest speed in the record divided by the limit.
 
     Parameters
     ----------
     id
-        Field that names the object.
+        Field with the object's id.
     heights_per_s
         Greatest speed of a box's centre, in heights of the box per second.
     within
-        Seconds after which an object may be anywhere.
+        Maximum time in seconds between two compared sightings.
 
     Finds
     -----
-    Identities that a tracker passes from one object to another.
+    Ids that a tracker passes from one object to another.
 
     Cost
     ----
@@ -192,8 +192,8 @@ def jump(
 
     Measured
     --------
-    KITTI tracking truth with 83 pairs of ids exchanged, objects at least six heights apart: all found, no
-    false flag in 16,858 boxes (`python -m benchmarks.assertions.video`).
+    KITTI tracking truth with 83 pairs of ids swapped, objects at least six heights apart: all found, no false
+    flag in 16,858 boxes (`python -m benchmarks.assertions.video`).
 
     Examples
     --------

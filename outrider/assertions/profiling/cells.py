@@ -1,8 +1,8 @@
 """Cells of numbers: a fixed logarithmic grid around a centre.
 
 A cell is the sign, the exponent and six bits of the mantissa of ``value - centre`` in single precision, in
-order: 64 cells an octave, so that a cell is at most 1.6 % of its distance from the centre wide. Numbers fall
-into cells by four integer operations; counts of cells of any parts add up to those of the whole.
+order: 64 cells per octave, so that the width of a cell is at most 1.6 % of its distance from the centre.
+Computing a cell takes four integer operations; cell counts of any parts add up to those of the whole.
 """
 
 import numpy as np
@@ -13,18 +13,18 @@ Ints = NDArray[np.int64]
 
 CELLS = 1 << 15
 MOST = 1e38
-"""Nearly the largest number of single precision; sums and quantiles take larger ones as this."""
+"""Nearly the largest single-precision number; sums and quantiles clip values to it."""
 _SHIFT = 17
 _SIGN = np.int32(0x7FFFFFFF)
 
 
 def cells_of(values: Floats, centre: float) -> NDArray[np.int32]:
-    """Cell of each value, in [0, CELLS), in their order.
+    """Cell of each value, in [0, CELLS); ascending with the value.
 
     Parameters
     ----------
     values
-        Finite, shape (n,).
+        Finite numbers, shape (n,).
 
     Examples
     --------
@@ -50,11 +50,11 @@ def cells_around(away: Floats) -> NDArray[np.int32]:
 
 
 FIRST, LAST = (int(one) for one in cells_around(np.array([-MOST, MOST])))
-"""Cells of the outermost numbers that sums take as they are."""
+"""Cells of the smallest and largest number that sums use unclipped."""
 
 
 def cell_floor(cells: NDArray[np.integer], centre: float) -> Floats:
-    """Least value of each cell, shape (n,); infinite beyond single precision."""
+    """Smallest value of each cell, shape (n,); infinite outside single precision."""
     keys = (np.asarray(cells, dtype=np.int32) - CELLS // 2) << _SHIFT
     keys ^= (keys >> 31) & _SIGN
     return np.asarray(keys.view(np.float32).astype(np.float64) + centre)
@@ -63,7 +63,7 @@ def cell_floor(cells: NDArray[np.integer], centre: float) -> Floats:
 def cell_middle(cells: NDArray[np.integer], centre: float) -> Floats:
     """Middle of each cell, in [-MOST, MOST], shape (n,).
 
-    The cell of the centre itself is the centre.
+    The cell of the centre has the centre as its middle.
     """
     at = np.asarray(cells, dtype=np.int64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -75,10 +75,7 @@ def cell_middle(cells: NDArray[np.integer], centre: float) -> Floats:
 
 
 def count_cells(cells: NDArray[np.int32], weight: Floats | None = None) -> tuple[Ints, Ints, Floats]:
-    """Cells with values in order, their rows and weights.
-
-    Each of shape (cells,).
-    """
+    """Occupied cells in order, their row counts and weights. Each of shape (cells,)."""
     there: NDArray[np.integer]
     if len(cells) * 8 < CELLS:
         there, at = np.unique(cells, return_inverse=True)

@@ -5,20 +5,20 @@ from numpy.typing import NDArray
 
 BITS = 10
 REGISTERS = 1 << BITS
-"""Standard error 1.04 / sqrt(REGISTERS): 3.3 %."""
+"""Number of registers; the standard error is 1.04 / sqrt(REGISTERS) = 3.3 %."""
 _RANKS = 32
 _UPPER = int(np.little_endian)
-"""Place of the upper half of a number of 64 bits."""
+"""Index of the upper 32-bit half of a 64-bit number."""
 _CHUNK = 8192
-"""Values whose arrays stay in the cache."""
+"""Number of values per pass: temporary arrays stay in the CPU cache."""
 Ints = NDArray[np.int64]
 Registers = NDArray[np.uint8]
 
 
 def registers_of(hashes: NDArray[np.uint64]) -> Registers:
-    """Registers of hashed values, shape (REGISTERS,).
+    """HyperLogLog registers of hashed values, shape (REGISTERS,).
 
-    Equal for any order and repetition; those of two parts are merged by their maximum.
+    Independent of order and repetition; registers of two parts are merged by their maximum.
 
     References
     ----------
@@ -31,7 +31,7 @@ def registers_of(hashes: NDArray[np.uint64]) -> Registers:
 
 
 def registers_of_numbers(values: NDArray[np.int64] | NDArray[np.float64]) -> Registers:
-    """Registers of numbers in full precision: ids beyond 2**24 stay apart."""
+    """Registers of numbers in full precision. Ids above 2**24 stay distinct."""
     keys = np.empty(len(values), dtype=np.int64)
     for start in range(0, len(values), _CHUNK):
         here = values[start : start + _CHUNK]
@@ -44,7 +44,7 @@ def registers_of_numbers(values: NDArray[np.int64] | NDArray[np.float64]) -> Reg
 
 
 def _mix(values: NDArray[np.uint64]) -> None:
-    """Finalise in place as :func:`~outrider.assertions.batch.columns.mix` does."""
+    """Finalise hashes in place, like :func:`~outrider.assertions.batch.columns.mix`."""
     shifted = np.empty_like(values)
     for bits, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
         np.right_shift(values, np.uint64(bits), out=shifted)
@@ -54,7 +54,7 @@ def _mix(values: NDArray[np.uint64]) -> None:
 
 
 def _keys(hashes: NDArray[np.uint64], keys: Ints) -> None:
-    """Register of each hash in the upper bits of its key, leading zeros of the rest plus one below."""
+    """Write keys in place: register of each hash in the upper bits, leading zeros plus one in the lower."""
     upper = hashes.view(np.uint32)[_UPPER::2].copy()
     rest = upper << np.uint32(BITS)
     rest >>= np.uint32(BITS)  # 22 bits, which a float holds exactly
@@ -82,7 +82,7 @@ def distinct(registers: Registers) -> float:
 
     References
     ----------
-    Flajolet et al., "HyperLogLog", AofA 2007, figure 3: linear counting where registers are empty.
+    Flajolet et al., "HyperLogLog", AofA 2007, figure 3: linear counting if registers are empty.
 
     Examples
     --------

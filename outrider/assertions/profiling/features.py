@@ -1,6 +1,6 @@
 """Features that a profile counts.
 
-Columns themselves, or properties of texts, images, vectors and lists.
+These are the columns themselves, or properties of texts, images, vectors and lists.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,23 +24,23 @@ PROPERTIES: Mapping[Source, tuple[str, ...]] = {
     "vector": ("#norm",),
     "list": ("#elements",),
 }
-"""Endings of the names of features, by source."""
+"""Name suffixes of features, by source."""
 TRUNCATED = "#truncated"
-"""Ending of the name of a column that says which texts a model's tokenizer cut."""
+"""Name suffix of the column that marks texts cut by a model's tokenizer."""
 TEXT_WORDS = 5.0
-"""Mean words from which a column of strings is text, not categories."""
+"""Mean number of words from which a string column is text, not categories."""
 IMAGE_SIDE = 8
-"""Least height and width of a tensor that is an image."""
+"""Minimum height and width of a tensor that is treated as an image."""
 WIDE_BYTES = 8192
-"""Tensors from this size wait for their minute as their features."""
+"""Tensors of at least this size are buffered as their features, not as tensors."""
 LOOKED_AT = 96
-"""Pixels of a side that are looked at, at most."""
+"""Maximum number of pixels per side that are sampled."""
 _CHUNK = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One column to count: numbers, or values to encode. Nulls are nulls of ``values``."""
+    """Column to count: numbers, or values to encode. Nulls are nulls of ``values``."""
 
     name: str
     is_number: bool
@@ -48,12 +48,9 @@ class Feature:
 
 
 def source_of(column: pa.Array, *, is_text: bool | None = None) -> Source:
-    """Kind of thing that a column holds.
+    """Kind of content of a column.
 
-    Parameters
-    ----------
-    is_text
-        What is known of a column of strings; None looks at how many words they have.
+    ``is_text`` is the known kind of a string column; None decides by its number of words.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -73,7 +70,7 @@ def source_of(column: pa.Array, *, is_text: bool | None = None) -> Source:
 
 
 def features_of(name: str, column: pa.Array, source: Source) -> Iterator[Feature]:
-    """Features of one column of a source: itself, or properties named ``<column>#<property>``."""
+    """Features of one column. The column itself, or properties named ``<column>#<property>``."""
     if source == "number":
         yield Feature(name, True, column)
     elif source == "category":
@@ -94,7 +91,7 @@ def features_of(name: str, column: pa.Array, source: Source) -> Iterator[Feature
 
 
 def source_of_feature(name: str, kind: pa.DataType) -> Source | None:
-    """Kind of tensor whose feature a column is, or None."""
+    """Tensor kind from which a feature column was computed, or None."""
     if not pa.types.is_float64(kind):
         return None
     tensors: tuple[Source, ...] = ("image", "vector")
@@ -102,9 +99,9 @@ def source_of_feature(name: str, kind: pa.DataType) -> Source | None:
 
 
 def narrowed(batch: Batch) -> Batch:
-    """Records with the features of large tensors, not these.
+    """Records with large tensors replaced by their features.
 
-    Profiles of both are equal.
+    Both batches give the same profile.
 
     Examples
     --------
@@ -155,7 +152,7 @@ def _languages(column: pa.Array) -> pa.Array:
 def _of_images(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Mean of each image, and variance of its Laplacian (Pech-Pacheco et al., ICPR 2000).
 
-    Of large ones the mean of every so many pixels, and the variance of the middle.
+    Large images are subsampled for the mean, and cropped to the middle for the variance.
     """
     sides = [axis for axis, side in enumerate(images.shape[1:], start=1) if side > 4]
     thin, middle = [slice(None)] * images.ndim, [slice(None)] * images.ndim
@@ -175,7 +172,7 @@ def _of_images(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 def _grey(images: NDArray[Any], sides: list[int]) -> NDArray[np.float32]:
-    """Images without channels, shape (rows, height, width)."""
+    """Images averaged over channels, shape (rows, height, width)."""
     channels = [axis for axis in range(1, images.ndim) if axis not in sides]
     apart = np.moveaxis(images, channels, range(len(channels)))
     apart = apart.reshape(-1, *apart.shape[len(channels) :])

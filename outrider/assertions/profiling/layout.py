@@ -1,8 +1,7 @@
-"""Layout of profiles: fixed edges or known categories of each column.
+"""Layout of profiles: fixed bin edges or categories of each column.
 
-Fitted on a reference.
-
-Counts of one layout add up whatever parts they are of; those of another cannot be compared with them.
+Fitted on a reference. Counts of one layout add up over any parts; counts of different layouts cannot be
+compared.
 """
 
 import json
@@ -33,13 +32,13 @@ from .points import LEAST_ENTITIES
 
 Kind: TypeAlias = Literal["numeric", "category"]
 BINS = 64
-"""Most bins of equal share."""
+"""Maximum number of bins, which have equal shares."""
 CATEGORIES = 100
-"""Most categories that a column keeps by name; the rest is counted together."""
+"""Maximum number of categories that a column keeps by name; the rest is counted together."""
 CLASS_NUMBERS = 1000
-"""Integers of an answer are class numbers where there are at most so many different ones."""
+"""Maximum number of distinct integers of an output that are class numbers."""
 REST = ("other", "null", "mistyped", "absent")
-"""Counts behind the bins: categories not known or non-finite numbers, nulls, columns of another type, and
+"""Counts after the bins: unknown categories or non-finite numbers, nulls, columns of another type, and
 records whose schema lacks the column."""
 OTHER, NULL, MISTYPED, ABSENT = range(4)
 
@@ -51,11 +50,11 @@ class ColumnLayout:
     Attributes
     ----------
     source
-        What the column holds that it is made from.
+        Kind of column that the feature is computed from.
     centre, edges
-        Of numbers: where cells are finest, and the first cell of every bin but the first.
+        For numbers: value around which cells are finest, and first cell of each bin but the first.
     categories
-        Names in order, as text.
+        Names of the categories in order, as text.
     """
 
     name: str
@@ -67,17 +66,17 @@ class ColumnLayout:
 
     @property
     def bins(self) -> int:
-        """Number of counts without ``REST``."""
+        """Number of bins, without ``REST``."""
         return len(self.edges) + 1 if self.kind == "numeric" else len(self.categories)
 
     @property
     def column(self) -> str:
-        """Column of the records, without the counted property."""
+        """Column of the records, without the ``#property`` suffix."""
         properties = PROPERTIES.get(self.source, ())
         return next((self.name.removesuffix(one) for one in properties if self.name.endswith(one)), self.name)
 
     def edge_values(self) -> Floats:
-        """Least value of each bin but the first.
+        """Smallest value of each bin but the first.
 
         In the column's unit, shape (bins - 1,).
         """
@@ -86,7 +85,7 @@ class ColumnLayout:
 
 @dataclass(frozen=True)
 class ProfileLayout:
-    """Columns of a profile with the bins of each.
+    """Columns of a profile with their bins.
 
     Examples
     --------
@@ -102,16 +101,16 @@ class ProfileLayout:
 
     @classmethod
     def fit(cls, reference: Batch, *, classes: Mapping[str, Sequence[str]] | None = None) -> "ProfileLayout":
-        """Layout by a reference.
+        """Layout fitted to a reference.
 
-        Bins have equal shares, and ten entities or more; so has each category. Each entity counts once. A
-        share that one value has alone is a bin of its own; two bins more are for numbers twice as far from
-        the middle as any of the reference.
+        Bins have equal shares and at least ten entities; each category has at least ten entities. Each entity
+        counts once. A value with more than such a share has a bin of its own; two outer bins hold numbers
+        twice as far from the middle as any of the reference.
 
         Parameters
         ----------
         classes
-            Names of categories that are known without records, by column, such as a model's classes.
+            Categories known without records, by column, such as a model's classes.
         """
         known = classes or {}
         first = np.flatnonzero(first_of_entities(batch_entities(reference)))
@@ -145,24 +144,21 @@ class ProfileLayout:
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """Place of the first count of every column.
+        """Index of the first count of each column.
 
-        And behind the last, shape (columns + 1,).
+        Shape (columns + 1,); the last entry is the total number of counts.
         """
         return np.cumsum([0, *(column.bins + len(REST) for column in self.columns)])
 
     @cached_property
     def sources(self) -> dict[str, Source]:
-        """Source of each column of the records, by name."""
+        """Source of each record column, by name."""
         return {column.column: column.source for column in self.columns}
 
     def extended(
         self, reference: Batch, *, classes: Mapping[str, Sequence[str]] | None = None
     ) -> "ProfileLayout":
-        """Layout with the columns of ``reference`` that this one lacks.
-
-        Its own stay as they are.
-        """
+        """Layout extended by columns of ``reference`` that this one lacks. Existing columns are unchanged."""
         lacking = [name for name in batch_columns(reference) if name not in self.sources]
         if not lacking:
             return self
@@ -171,12 +167,12 @@ class ProfileLayout:
         return ProfileLayout((*self.columns, *(one for one in found if one.name not in self.by_name)))
 
     def to_json(self) -> str:
-        """Text that :meth:`from_json` reads."""
+        """JSON text for :meth:`from_json`."""
         return json.dumps([asdict(column) for column in self.columns], separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> "ProfileLayout":
-        """Layout that :meth:`to_json` wrote."""
+        """Inverse of :meth:`to_json`."""
         held: list[dict[str, Any]] = json.loads(text)
         return cls(
             tuple(
@@ -192,9 +188,9 @@ def batch_entities(batch: Batch) -> pa.Array:
 
 
 def first_of_entities(entities: pa.Array) -> NDArray[np.bool_]:
-    """Mask of the first record of every entity, shape (rows,).
+    """Mask of the first record of each entity, shape (rows,).
 
-    A record without an entity is its own.
+    A record without an entity counts as one.
     """
     if entities.null_count == len(entities):
         return np.ones(len(entities), dtype=np.bool_)
@@ -264,7 +260,7 @@ def _fitted(feature: Feature, source: Source, known: Sequence[str], *, is_few: b
 
 
 def _edges(values: Floats, *, is_whole: bool) -> tuple[float, tuple[int, ...]]:
-    """Centre and first cells of bins; each bin has ten of the values or more."""
+    """Centre and first cells of the bins; each bin has at least ten of the values."""
     if len(values) < 2 * LEAST_ENTITIES:
         return 0.0, ()
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75], method="inverted_cdf")
@@ -288,7 +284,7 @@ def _edges(values: Floats, *, is_whole: bool) -> tuple[float, tuple[int, ...]]:
 
 
 def _grouped(rows: NDArray[np.int64], least: float) -> list[bool]:
-    """Places behind the first where a bin begins: none has fewer than ``least``, the last neither."""
+    """Bin starts such that every bin has at least ``least`` values."""
     begins, held, left = [], int(rows[0]), int(rows.sum()) - int(rows[0])
     for here in rows[1:].tolist():
         starts = left >= least and (held >= least or (held >= LEAST_ENTITIES and here >= least))

@@ -1,7 +1,7 @@
-"""Points of a distribution, each standing for ten entities or more.
+"""Points of a distribution, each representing at least ten entities.
 
-For quantiles, extremes and curves that are shown. A sketch that keeps sampled values, such as KLL, would
-keep what one record said.
+Used for displayed quantiles, extremes and curves. A sketch that keeps sampled values, such as KLL, would
+expose single records.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from .cells import Floats, Ints, cell_middle
 
 LEAST_ENTITIES = 10
-"""No value that fewer entities had is kept."""
+"""Minimum number of entities per kept value."""
 POINTS = 400
-"""Most points of a column: each is 0.25 % of its window or the least."""
+"""Maximum number of points per column: each holds 0.25 % of its window, or the minimum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,19 @@ class Points:
 
     @classmethod
     def nothing(cls) -> "Points":
-        """Points of a column without enough entities."""
+        """Points of a column with too few entities."""
         return cls(np.zeros(0, dtype=np.int64), np.zeros(0))
 
     @classmethod
     def of(cls, cells: Ints, weights: Floats, entities: Ints) -> "Points":
-        """Points of neighbouring cells, each of ten entities or more.
+        """Points of neighbouring cells, each of at least ten entities.
 
         Parameters
         ----------
         cells
-            With values, in order, shape (n,).
+            Occupied cells in order, shape (n,).
         entities
-            Entities counted in each cell, each entity in one cell only, shape (n,).
+            Number of entities in each cell, each entity in one cell only, shape (n,).
         """
         total = int(entities.sum())
         if total < LEAST_ENTITIES:
@@ -49,7 +49,7 @@ class Points:
 
     @classmethod
     def merged(cls, parts: Sequence["Points"]) -> "Points":
-        """Points of all parts, at most ``POINTS``: rank error 0.25 % more."""
+        """Points of all parts, at most ``POINTS``. The rank error grows by 0.25 %."""
         there, at = np.unique(np.concatenate([one.cells for one in parts]), return_inverse=True)
         summed = np.bincount(at, np.concatenate([one.weights for one in parts]), len(there))
         weights = summed.astype(np.float64)
@@ -58,7 +58,7 @@ class Points:
         return _joined(there, weights, weights, float(weights.sum()) / (POINTS // 2))
 
     def quantiles(self, ranks: NDArray[np.float64], centre: float) -> Floats:
-        """Values at ``ranks`` in [0, 1]; nan without points."""
+        """Values at ``ranks`` in [0, 1]; NaN without points."""
         if not len(self.cells):
             return np.full(len(ranks), np.nan)
         ends = np.cumsum(self.weights)
@@ -67,7 +67,7 @@ class Points:
 
 
 def _joined(cells: Ints, weights: Floats, sizes: NDArray[Any], least: float) -> Points:
-    """Join neighbours until each group has ``least`` of ``sizes``; its median cell stands for it."""
+    """Join neighbours until each group has ``least`` of ``sizes``; each group's median cell represents it."""
     sizes = sizes.astype(np.float64)
     group = np.floor((np.cumsum(sizes) - sizes) / least).astype(np.int64)
     group = np.cumsum(np.diff(group, prepend=group[0]) > 0)

@@ -32,24 +32,25 @@ from .layout import (
 from .points import LEAST_ENTITIES, Points
 
 NEW_CATEGORIES = 20
-"""Categories that the layout does not know and a profile names, the most frequent first."""
+"""Maximum number of new categories that a profile names, most frequent first."""
 _WEIGHT_STEP = float(1 << 20)
 _MOST_WEIGHT = float(1 << 42)
-"""Of a bin of a window, as stored."""
+"""Maximum weight of a window's bin in stored form."""
 
 
 @dataclass(slots=True)
 class ColumnEstimates:
-    """Estimates of one column, for showing: no alarm reads them.
+    """Approximate figures of one column, for display: alarms do not use them.
 
     Attributes
     ----------
     sums
-        Of weight, of ``value - centre`` and of its square, weighted, over the finite numbers, shape (3,).
+        Sums over the finite numbers of weight, weighted ``value - centre`` and weighted ``(value -
+        centre)²``, shape (3,).
     registers
-        HyperLogLog of the distinct values, shape (REGISTERS,).
+        HyperLogLog registers of the distinct values, shape (REGISTERS,).
     new
-        Weight of categories that the layout does not know and ten entities or more had.
+        Weight by new category (unknown to the layout) of at least ten entities.
     """
 
     points: Points = field(default_factory=Points.nothing)
@@ -59,7 +60,7 @@ class ColumnEstimates:
 
     @classmethod
     def merged(cls, parts: Sequence["ColumnEstimates"]) -> "ColumnEstimates":
-        """Estimates of all parts together."""
+        """Figures of all parts together."""
         new: dict[str, float] = {}
         for part in parts:
             for name, weight in part.new.items():
@@ -75,15 +76,15 @@ class ColumnEstimates:
 
 @dataclass(slots=True)
 class Profile:
-    """Counts of records by one layout.
+    """Counts of records in the bins of one layout.
 
     Attributes
     ----------
     counts, weights
-        Records of every bin of every column in the order of ``layout.offsets``, and their weights, in steps
-        of 2**-20, so that sums are exact: shape (bins,). This is all that an alarm may read.
+        Number and weight of records in each bin of each column, in the order of ``layout.offsets``, shape
+        (bins,). Weights are multiples of 2**-20, so that sums are exact. Alarms use only these.
     estimates
-        Of each column.
+        Approximate figures of each column, for display.
 
     Examples
     --------
@@ -115,7 +116,7 @@ class Profile:
     def of(cls, batch: Batch, layout: ProfileLayout) -> "Profile":
         """Profile of a batch's records, by their weights.
 
-        Columns that the layout does not know are not counted; see :meth:`ProfileLayout.extended`.
+        Columns outside the layout are not counted; see :meth:`ProfileLayout.extended`.
         """
         found = cls.empty(layout)
         if not batch.rows:
@@ -144,14 +145,14 @@ class Profile:
     def merged(self, other: "Profile") -> "Profile":
         """Profile of both.
 
-        Columns whose bins differ cannot be added: those of ``other``, the newer, stand.
+        Counts of a column whose bins differ cannot be added: those of ``other``, the newer one, are kept.
         """
         return merged([self, other])
 
     def under(self, layout: ProfileLayout) -> "Profile":
         """Profile under another layout.
 
-        Columns that are not the same there count as absent.
+        Columns whose bins differ there count as absent.
         """
         if layout.digest == self.layout.digest:
             return self
@@ -182,7 +183,7 @@ class Profile:
         return self.counts_at(self.layout.columns.index(self.layout.by_name[name]))
 
     def counts_at(self, at: int) -> tuple[Ints, Floats]:
-        """Records and weights of the column at a place.
+        """Records and weights of the column at an index.
 
         See :meth:`counts_of`.
         """
@@ -194,7 +195,7 @@ class Profile:
     def to_bytes(self) -> bytes:
         """Compressed bytes, without the layout.
 
-        Of each array the bytes of one significance stand together.
+        Bytes of equal significance are stored together, which compresses better.
         """
         is_plain = bool((self.weights == self.counts).all())
         new = {str(at): one.new for at, one in enumerate(self.estimates) if one.new}
@@ -222,7 +223,7 @@ class Profile:
 
     @classmethod
     def from_bytes(cls, payload: bytes, layout: ProfileLayout) -> "Profile":
-        """Profile that :meth:`to_bytes` wrote under this layout.
+        """Profile from the bytes of :meth:`to_bytes`.
 
         Raises
         ------
@@ -256,9 +257,9 @@ class Profile:
 
 
 def stored_weights(payload: bytes, layout: ProfileLayout) -> Floats:
-    """Weights of stored bins alone, shape (bins,).
+    """Bin weights of a stored profile, shape (bins,).
 
-    Reads the begin of what :meth:`Profile.to_bytes` wrote, which costs a fifth of the whole.
+    Reads only the beginning of the bytes, at a fifth of the cost of :meth:`Profile.from_bytes`.
     """
     stream = zlib.decompressobj()
     size = int.from_bytes(begin := stream.decompress(payload, 4), "little")
@@ -272,7 +273,7 @@ def stored_weights(payload: bytes, layout: ProfileLayout) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Number of rows, their weights (None: 1 each), and which are the first of their entity."""
+    """Number of rows, their weights (None: all 1), and mask of the first row of each entity."""
 
     number: int
     weight: Floats | None
@@ -288,11 +289,11 @@ class _Rows:
 
 
 def _features(columns: dict[str, pa.Array], layout: ProfileLayout) -> list[Feature]:
-    """Features of the columns whose type is what the layout expects."""
+    """Features of the columns that have the type of the layout."""
     found: list[Feature] = []
     for name, source in layout.sources.items():
         column = columns.get(name)
-        if column is None:  # unless its features stand for it
+        if column is None:  # unless its features replace it
             given = [
                 each for each in (f"{name}{one}" for one in PROPERTIES.get(source, ())) if each in columns
             ]
@@ -396,24 +397,24 @@ def _name_new(names: pa.Array, mass: Floats, named: NDArray[np.bool_], estimates
 
 
 def _rest(counts: Ints, weights: Floats, which: int, rows: int, weight: float) -> None:
-    """Count rows behind the bins."""
+    """Add rows to one of the ``REST`` counts, in place."""
     counts[which - 4] += rows
     weights[which - 4] += weight
 
 
 def _together(one: ProfileLayout, newer: ProfileLayout) -> ProfileLayout:
-    """Columns of both; those of the newer where the bins of a column differ."""
+    """Columns of both layouts; if bins differ, those of the newer."""
     names = dict.fromkeys([*one.by_name, *newer.by_name])
     return ProfileLayout(tuple(newer.by_name.get(name) or one.by_name[name] for name in names))
 
 
 def _packed(values: NDArray[np.generic]) -> bytes:
-    """Bytes of numbers with all bytes of one significance together: most are zero, and compress."""
+    """Numbers as bytes grouped by significance: most are zero, which compresses well."""
     return values.view(np.uint8).reshape(len(values), -1).T.tobytes() if len(values) else b""
 
 
 class _Reader:
-    """Bytes taken from the front."""
+    """Reader that consumes bytes from the front."""
 
     def __init__(self, held: bytes) -> None:
         self._held, self._at = held, 0
@@ -430,9 +431,9 @@ class _Reader:
 
 
 def merged(profiles: Sequence[Profile]) -> Profile:
-    """Profile of all of one or more, in order of time.
+    """Merged profile of one or more, given in order of time.
 
-    Columns whose bins differ cannot be added: those of the newest stand.
+    Counts of a column whose bins differ cannot be added: those of the newest profile are kept.
     """
     if len(profiles) == 1:
         return profiles[0]

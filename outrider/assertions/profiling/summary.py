@@ -1,4 +1,4 @@
-"""Figures of one profiled column for people."""
+"""Figures of one profiled column for display."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ RANKS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """Category with its weight; ``is_new`` where the layout lacks the name."""
+    """Category with its weight. ``is_new`` marks names outside the layout."""
 
     name: str
     weight: float
@@ -26,8 +26,8 @@ class Category:
 class ColumnSummary:
     """Figures of a column over some records.
 
-    Shares are of the weighted records whose schema has the column. What no ten entities stand behind is None
-    or left out.
+    Shares refer to the weighted records whose schema has the column. Figures of fewer than ten entities are
+    None or left out.
     """
 
     name: str
@@ -38,23 +38,24 @@ class ColumnSummary:
     non_finite: float
     mistyped: float
     absent: float
-    """``nulls``, ``non_finite``, ``mistyped`` and ``absent``: shares, the last of all records."""
+    """Shares of nulls, non-finite numbers, values of another type, and (of all records) records without the
+    column."""
     distinct: float | None
     """Estimated number of distinct values, standard error 3.3 %."""
     mean: float | None = None
     deviation: float | None = None
     low: float | None = None
     high: float | None = None
-    """``low`` and ``high``: where the lowest and the highest ten entities or more of a window lie."""
+    """Approximate minimum and maximum: values around which the lowest and highest ten entities lie."""
     quantiles: tuple[float, ...] | None = None
-    """At ``RANKS``."""
+    """Quantiles at ``RANKS``."""
     edges: tuple[float, ...] = ()
-    """Least value of each bin of ``counts`` but the first."""
+    """Smallest value of each bin of ``counts`` but the first."""
     counts: tuple[float, ...] = ()
     """Weight of each bin of a numeric column."""
     categories: tuple[Category, ...] = ()
     other: float = 0.0
-    """Weight of categories that are not named."""
+    """Weight of all categories that are not named."""
 
 
 def summaries(profile: Profile) -> tuple[ColumnSummary, ...]:

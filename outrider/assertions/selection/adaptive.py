@@ -1,6 +1,6 @@
 """Adaptive selection, the default policy.
 
-Labels go where earlier labels found errors, spread over what differs.
+Labels go where earlier labels found errors, spread over diverse records.
 """
 
 import numpy as np
@@ -14,35 +14,35 @@ Bools = NDArray[np.bool_]
 Rows = NDArray[np.intp]
 
 OPEN_SHARE = 0.5
-"""Share of the draws, after the first round, that no assertion is asked for."""
+"""Share of draws after the first round that are not tied to an assertion."""
 MEMORY = 0.5
-"""What a label counts one round later: the model has learnt since."""
+"""Weight of a label one round later: the model has been trained since."""
 PRIOR_LABELS = 8.0
-"""As many labels is the agreement between assertions worth before there are any."""
+"""Weight, in labels, of the prior from agreement between assertions."""
 CO_FIRING = 1.5
-"""A record on which k assertions fire weighs k to this power."""
+"""Exponent of the number of assertions that fire on a record, in its weight."""
 DRAWS = 4096
 
 
 class Adaptive:
     """Thompson sampling over assertions, k-means++ inside; the default.
 
-    After the first round half of the draws are open to every record, in proportion to the squared distance
-    between its gradient embedding and those picked so far (BADGE). The other half, and all of the first
-    round, go to an assertion, inside it in proportion to severity rank x co-firing x that distance. The
-    assertion is the one of the highest precision in a draw from their posteriors: Beta, from the labels
-    bought where it fired, an older one counting less. Before there are labels, an assertion is believed as
-    far as others fire where it does more often than chance would have it: noise agrees with nobody.
+    After the first round half of the draws are open to every record, in proportion to the squared distance of
+    its gradient embedding from those picked so far (BADGE). The other half, and all of the first round, go to
+    an assertion, and within it to records in proportion to severity rank x co-firing x that distance. The
+    assertion is the one with the highest precision in a draw from the Beta posteriors, which use the labels
+    selected where it fired; older labels count less. The prior precision is how much more often than by
+    chance other assertions fire on the same records.
 
-    Unlike BAL it needs no fall in fires, so assertions that look at inputs alone are not starved.
-    Without embeddings the uncertainty column, and without that nothing, stands for the distance.
+    Unlike BAL it does not need the number of fires to fall, so assertions on inputs alone get labels too.
+    Without embeddings the uncertainty column replaces the distance; without that the distance is constant.
 
     Parameters
     ----------
     severities
         Shape (records, assertions).
     state
-        Labels bought in earlier rounds.
+        Labels selected in earlier rounds.
     """
 
     def __init__(
@@ -84,18 +84,15 @@ class Adaptive:
         self._sums: tuple[Floats, float] | None = None
 
     def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
-        """Least probability of a record: 0.0, or None when nothing is left.
+        """Minimum probability of a record, or None without records.
 
-        0.0 is that of a record like one that was picked.
+        Always 0.0: a record equal to a picked one has no chance.
         """
         shares, open_share = self._live_shares()
         return 0.0 if shares.any() or open_share else None
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """Row of the next pick and its assertion, -1 for open.
-
-        An open draw belongs to no assertion.
-        """
+        """Row of the next pick and its assertion, -1 for open draws."""
         shares, open_share = self._live_shares()
         if not shares.any() and not open_share:
             return None
@@ -106,7 +103,7 @@ class Adaptive:
         return int(rows[_drawn(self._worth[rows] * self._rank[code], rng)]), code
 
     def probability(self, row: int) -> float:
-        """Probability that the next draw picks ``row``, for whatever assertion or none."""
+        """Probability that the next draw picks ``row``. Summed over all assertions and open draws."""
         shares, open_share = self._live_shares()
         mass, total = self._masses()
         start, end = self._by_record.indptr[row : row + 2]
@@ -123,7 +120,7 @@ class Adaptive:
         self._sums = None
 
     def pick(self, row: int) -> None:
-        """Lower the worth of records like the pick."""
+        """Lower the weight of records similar to the pick."""
         if self._gradients is None:
             return
         distance = self._gradients.squared_distance(row)
@@ -140,7 +137,7 @@ class Adaptive:
         return self._sums
 
     def _live_shares(self) -> tuple[Floats, float]:
-        """Probability of each assertion and of an open draw, among those with a record left."""
+        """Probability of each assertion and of an open draw, among those with records left."""
         mass, total = self._masses()
         shares = np.where(mass > 0, self._shares, 0.0)
         if not shares.any():
@@ -153,7 +150,7 @@ class Adaptive:
 
 
 def precision_shares(fired: Bools, state: SelectionState, rng: np.random.Generator) -> Floats:
-    """Share of posterior draws in which each assertion is most precise."""
+    """Share of posterior draws in which each assertion has the highest precision."""
     assertions = fired.shape[1]
     wrong, right = state.labels(assertions, memory=MEMORY)
     agreement = _agreement(fired)
@@ -167,7 +164,7 @@ def precision_shares(fired: Bools, state: SelectionState, rng: np.random.Generat
 
 
 def _agreement(fired: Bools) -> Floats:
-    """Lift / (1 + lift): how often others fire on an assertion's records, over how often on all."""
+    """Lift / (1 + lift), where lift is the rate of other fires on an assertion's records over that on all."""
     counts = fired.sum(axis=0).astype(np.float64)
     both = fired.T.astype(np.float32) @ fired.astype(np.float32)
     seen = both.sum(axis=1) - counts
@@ -177,7 +174,7 @@ def _agreement(fired: Bools) -> Floats:
 
 
 def _ranks(values: Floats) -> Floats:
-    """1/n for the smallest up to 1 for the largest."""
+    """Rank scaled to (0, 1]: 1/n for the smallest up to 1 for the largest."""
     ranks = np.empty(len(values))
     ranks[np.argsort(values, kind="stable")] = np.arange(1.0, len(values) + 1) / max(len(values), 1)
     return ranks

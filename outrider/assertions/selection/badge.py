@@ -1,4 +1,4 @@
-"""BADGE: k-means++ on hypothetical gradients, for unsure and diverse batches."""
+"""BADGE: k-means++ on hypothetical gradients, for uncertain and diverse batches."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,9 +8,7 @@ Rows = NDArray[np.intp]
 
 
 class Gradients:
-    """Squared distances between last-layer gradient embeddings.
-
-    The embeddings are never formed.
+    """Squared distances between last-layer gradient embeddings. The embeddings are not materialised.
 
     The gradient of a classifier's loss at its own answer is the outer product of the embedding h and
     a = p - onehot(argmax p), so its dot products are (h_i · h_j)(a_i · a_j) and n·(d + c) numbers do instead
@@ -31,13 +29,13 @@ class Gradients:
         self.squared_norm = np.einsum("ij,ij->i", self.h, self.h) * np.einsum("ij,ij->i", self.a, self.a)
 
     def squared_distance(self, row: int) -> Floats:
-        """To one record from every record, shape (records,)."""
+        """Squared distances from all records to one, shape (records,)."""
         dot = (self.h @ self.h[row]) * (self.a @ self.a[row])
         return np.asarray(np.maximum(self.squared_norm + self.squared_norm[row] - 2.0 * dot, 0.0))
 
 
 class Badge:
-    """Draw in proportion to the squared distance from earlier picks.
+    """Policy that draws in proportion to squared distance from earlier picks.
 
     References
     ----------
@@ -52,9 +50,9 @@ class Badge:
         self._first = True
 
     def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
-        """Least probability of a record: 0.0, or None when nothing is left.
+        """Minimum probability of a record, or None without records.
 
-        0.0 is that of a record like one that was picked.
+        Always 0.0: a record equal to a picked one has no chance.
         """
         return 0.0 if self._free.any() else None
 
@@ -75,7 +73,7 @@ class Badge:
         self._free[rows] = False
 
     def pick(self, row: int) -> None:
-        """Near the pick is no longer worth a label."""
+        """Lower the weight of records near the pick."""
         distance = self._gradients.squared_distance(row)
         self._distance = distance.astype(np.float64) if self._first else np.minimum(self._distance, distance)
         self._first = False

@@ -1,4 +1,4 @@
-"""BAL: labels go where the last labels made assertions fall silent."""
+"""BAL: labels go to assertions whose fires fell after earlier labels."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,15 +8,13 @@ from .state import SelectionState
 EXPLORATION = 0.25
 """Share of the draws spread evenly over the assertions."""
 LEAST_REDUCTION = 0.01
-"""When no assertion's fires fell by this share, the round falls back."""
+"""Minimum relative fall in fires; if no assertion reaches it, the round falls back."""
 
 
 def marginal_reductions(state: SelectionState) -> NDArray[np.float64]:
-    """Share by which each assertion's fires fell between two rounds.
+    """Relative fall in each assertion's fires over the last two rounds.
 
-    The last two rounds; 0.0 where fires rose.
-
-    Fires are counted per record, so that live traffic of changing volume compares.
+    0.0 where fires rose. Fires are counted per record, so that changing traffic volume does not matter.
     """
     before, now = state.rounds[-2:]
     old = np.array(before.fires) / max(before.records, 1)

@@ -1,4 +1,4 @@
-"""``select``: which records to label when labels cost."""
+"""``select``: choose the records to label under a budget."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ Policy = Literal["adaptive", "uniform", "bal", "badge", "uncertainty", "random"]
 POLICIES: tuple[Policy, ...] = get_args(Policy)
 Fallback = Literal["random", "uncertainty"]
 POLICY = -1
-"""Reason of a pick for which no assertion was asked."""
+"""Reason of a pick by the policy without an assertion."""
 AUDIT = -2
 """Reason of a pick of the uniform audit sample."""
 
@@ -29,23 +29,23 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The chosen records in order of choice, and why.
+    """Chosen records in order of choice, with reasons and probabilities.
 
     Attributes
     ----------
     rows
         Row numbers, shape (chosen,).
     reason
-        Index of the assertion for which the record was drawn, -1 when none was asked, -2 for the audit
+        Index of the assertion for which the record was drawn, -1 without an assertion, -2 for the audit
         sample, shape (chosen,).
     probability
-        Probability with which this draw, policy and audit together, picked the record among those left, in
-        (0, 1], shape (chosen,).
+        Probability that this draw, policy and audit together, picked the record among those left, in (0, 1],
+        shape (chosen,).
     population
-        Records left to each draw, shape (chosen,).
+        Records left before each draw, shape (chosen,).
     floor
-        Least probability that any of them had in this draw, times ``population``: the audit share, or 1.0
-        once the policy had nothing left. The three give the weights of
+        Minimum probability of any record in this draw, times ``population``: the audit share, or 1.0 once the
+        policy had no record left. The last three give the weights of
         :func:`~outrider.assertions.statistics.estimation.selection_weights`.
     """
 
@@ -62,22 +62,22 @@ class Selection:
 
 
 class Sampler(Protocol):
-    """Policy in one round."""
+    """Protocol of a policy in one round."""
 
     def floor(self, population: int) -> float | None:
-        """Least probability of the ``population`` left, or None without any."""
+        """Minimum probability of the ``population`` left, or None without any."""
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """Row and assertion (-1 without) of the next pick, else None."""
+        """Row and assertion (-1 without) of the next pick, or None."""
 
     def probability(self, row: int) -> float:
         """Probability that the next draw picks ``row``."""
 
     def remove(self, rows: Rows) -> None:
-        """Rows that may no longer be drawn."""
+        """Exclude rows from further draws."""
 
     def pick(self, row: int) -> None:
-        """A row was picked, here or for the audit."""
+        """Update the policy after a pick, also one by the audit."""
 
 
 def select(
@@ -105,33 +105,36 @@ def select(
     policy
         ``adaptive`` (see :class:`Adaptive`), ``bal`` (see :func:`bal_shares`), ``badge`` (see
         :class:`Badge`), ``uniform``: an assertion with equal probability, then one of its records in
-        proportion to its severity rank; ``uncertainty``: the least sure first; ``random``: all alike.
+        proportion to its severity rank; ``uncertainty``: the most uncertain records first; ``random``: all
+        records with equal probability.
     seed
-        With the number of rounds in ``state`` it settles every draw.
+        Together with the number of rounds in ``state`` it determines all draws.
     state
-        Earlier rounds, and this one observed: ``adaptive`` reads the labels bought, ``bal`` the fires.
+        Earlier rounds, and the observations of this one: ``adaptive`` uses the labels, ``bal`` the fires.
     labelled
-        Records that have a label: never chosen, nor (but for the audit) a record of the same group.
+        Mask of records that have a label: never chosen, nor (except for the audit) a record of the same
+        group.
     blocked
-        Records that only the audit may choose.
+        Mask of records that only the audit may choose.
     groups
-        A policy picks at most one record of each group (None is no group): near-duplicates teach little.
+        Group of each record (None: no group); a policy picks at most one record per group, since
+        near-duplicates add little.
     uncertainty
-        Per record, higher is less sure: needed by ``uncertainty``.
+        Uncertainty per record, higher is less certain: required by ``uncertainty``.
     embeddings, probabilities
         Inputs of the model's last layer, shape (records, width), and class probabilities, shape (records,
         classes): needed by ``badge``, used by ``adaptive``.
     audit_share
-        Share of the draws that take any unlabelled record alike, whatever fired: what makes estimates from
-        these labels honest (:mod:`outrider.assertions.statistics.estimation`). A policy that has nothing
-        left is all audit; with 0.0 the round ends there, and its labels are no sample of anything.
+        Share of the draws in which all unlabelled records have equal probability: it makes estimates from
+        these labels unbiased (:mod:`outrider.assertions.statistics.estimation`). Once a policy has no record
+        left, all draws are audit; with 0.0 the round ends there, and its labels represent no population.
     fallback
-        What ``bal`` does in a round in which no assertion's fires fell.
+        Policy that replaces ``bal`` in a round in which no assertion's fires fell.
 
     Returns
     -------
     Selection
-        ``budget`` records while there are as many; without an audit fewer when the policy's run out.
+        ``budget`` records, or fewer if there are not enough (without an audit, for the policy).
 
     Examples
     --------
@@ -168,11 +171,11 @@ def _run(
     audit_share: float,
     rng: np.random.Generator,
 ) -> Selection:
-    """Draws of the policy and of the audit in random turn, each with the probability of the mixture.
+    """Draws of policy and audit in random order, each with the probability of the mixture.
 
-    The turn is random so that every draw could have been either: then the probability of a pick is known
-    without asking which of the two took it, and no record is less likely than ``audit_share`` of an even
-    draw. Once the policy has nothing left, every draw is even.
+    The order is random so that every draw could have been either: the probability of a pick does not depend
+    on which of the two took it, and no record has less than ``audit_share`` of a uniform probability. Once
+    the policy has no record left, every draw is uniform.
     """
     in_turn = iter(rng.permutation(np.flatnonzero(left)).tolist() if audit_share else ())
     population = int(left.sum())
@@ -208,7 +211,7 @@ def _next_audit(in_turn: Iterator[int], left: Bools) -> tuple[int, int] | None:
 
 
 def _audits(budget: int, share: float, rng: np.random.Generator) -> Bools:
-    """Mask of the draws that are audits: the share of the budget, a fraction rounded by chance."""
+    """Mask of the draws that are audits; a fractional number is rounded at random."""
     positions = np.zeros(budget, dtype=np.bool_)
     count = min(int(share * budget + rng.random()), budget) if share else 0
     positions[rng.choice(budget, size=count, replace=False)] = True
@@ -266,7 +269,7 @@ def _column(name: str, values: ArrayLike | None, records: int) -> Floats | None:
 
 
 class _Groups:
-    """Rows of the same group, found without a pass per pick."""
+    """Rows by group, indexed once for all picks."""
 
     def __init__(self, groups: NDArray[np.object_] | None, records: int) -> None:
         if groups is not None and len(groups) != records:
@@ -281,7 +284,7 @@ class _Groups:
         self._sorted = self._code[self._order]
 
     def of(self, rows: Rows) -> Rows:
-        """The rows and all of their groups."""
+        """The rows and all rows of their groups."""
         if self._code is None:
             return rows
         codes = np.unique(self._code[rows])

@@ -7,15 +7,15 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 REBUILD = 0.5
-"""Share of a column's weight that may belong to records already gone before its table is made anew."""
+"""Maximum share of removed weight in a column's sampling table before it is rebuilt."""
 
 
 class Flagged:
-    """Records flagged by each assertion, drawn in proportion to their severity rank.
+    """Policy that draws flagged records in proportion to severity rank.
 
-    An assertion is drawn in proportion to ``shares`` among those that have a record left; within it rank 1
-    is the least severe and weights grow linearly with the rank, as in BAL. A draw costs O(log n): the table
-    of an assertion stays as it is, draws of records that are gone are repeated.
+    An assertion is drawn in proportion to ``shares`` among those that have a record left; within it rank 1 is
+    the least severe and weights grow linearly with the rank, as in BAL. A draw costs O(log n): the table of
+    an assertion is not updated, and draws of removed records are repeated.
     """
 
     def __init__(self, severities: Floats, shares: Floats) -> None:
@@ -36,14 +36,14 @@ class Flagged:
         self._free = np.ones(len(severities), dtype=np.bool_)
 
     def floor(self, population: int) -> float | None:  # noqa: ARG002 - a policy may need it
-        """Least probability: 0.0, or None when no flagged record is left.
+        """Minimum probability, or None if no flagged record is left.
 
-        0.0 is that of a record on which nothing fired.
+        Always 0.0: records without flags have no chance.
         """
         return 0.0 if self._count.any() else None
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """Row and assertion of the next pick, None without flagged records."""
+        """Row and assertion of the next pick; None without flagged records."""
         share = self._live_shares()
         if not share.any():
             return None
@@ -56,7 +56,7 @@ class Flagged:
                 return row, code
 
     def probability(self, row: int) -> float:
-        """Probability that the next draw picks ``row``, by whichever assertion."""
+        """Probability that the next draw picks ``row``, over all assertions."""
         weights = self._weight_of[row] * self._free[row]
         inside = np.divide(weights, self._left, out=np.zeros(len(weights)), where=self._count > 0)
         return float(self._live_shares() @ inside)
@@ -69,7 +69,7 @@ class Flagged:
         self._count -= (self._weight_of[rows] > 0).sum(axis=0)
 
     def pick(self, row: int) -> None:
-        """Ignore a pick; its removal says everything."""
+        """Ignore a pick; the caller removes the row."""
 
     def _live_shares(self) -> Floats:
         share = np.where(self._count > 0, self.shares, 0.0)

@@ -1,4 +1,4 @@
-"""Policies without assertions: random order, or the least sure first."""
+"""Policies without assertions: random order, or most uncertain first."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,7 +7,7 @@ Rows = NDArray[np.intp]
 
 
 class Ordered:
-    """Records in a fixed order: the next pick is certain."""
+    """Policy that takes records in a fixed order. The next pick is certain."""
 
     def __init__(self, order: Rows) -> None:
         self._order = order
@@ -15,7 +15,7 @@ class Ordered:
         self._next = 0
 
     def floor(self, population: int) -> float | None:  # noqa: ARG002 - Shuffled needs it
-        """0.0: all but one have no chance; None when nothing is left."""
+        """Minimum probability, or None without records. Always 0.0: all but the next record have none."""
         return 0.0 if self._free.any() else None
 
     def draw(self, rng: np.random.Generator) -> tuple[int, int] | None:  # noqa: ARG002 - nothing is left to chance
@@ -38,15 +38,15 @@ class Ordered:
 
 
 class Shuffled(Ordered):
-    """Records in random order, each next pick any left."""
+    """Policy that takes the remaining records with equal probability."""
 
     def floor(self, population: int) -> float | None:
-        """Every record's, unless some were removed that are left to the audit."""
+        """Minimum probability: that of all records. 0.0 if removed records are still open to the audit."""
         free = int(self._free.sum())
         if not free:
             return None
         return 1.0 / population if free == population else 0.0
 
     def probability(self, row: int) -> float:
-        """The same for each record that is left."""
+        """Equal probability of each record that is left."""
         return float(self._free[row] / max(int(self._free.sum()), 1))

@@ -16,11 +16,11 @@ class Round:
     Attributes
     ----------
     records
-        Records under judgement.
+        Number of judged records.
     fires
-        How many of them each assertion fired on.
+        Number of records that each assertion fired on.
     wrong, right
-        Labels bought on them, per assertion that fired and, last, over all labels: was the model wrong there?
+        Number of labels that show the model wrong (right), per assertion that fired and, last, in total.
     """
 
     records: int
@@ -31,7 +31,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class SelectionState:
-    """Everything :func:`~outrider.assertions.select` remembers between rounds; a value, saved as JSON.
+    """State of :func:`~outrider.assertions.select` between rounds; immutable, saved as JSON.
 
     Examples
     --------
@@ -46,9 +46,9 @@ class SelectionState:
     rounds: tuple[Round, ...] = ()
 
     def observe(self, severities: ArrayLike) -> Self:
-        """State at the start of a round.
+        """State with the fires of a new round.
 
-        The assertions have judged the answers of the model.
+        Call it once the assertions have judged the model's answers.
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class SelectionState:
         return self.count(len(fired), fired.sum(axis=0).tolist())
 
     def count(self, records: int, fires: Sequence[int]) -> Self:
-        """:meth:`observe` where only the counts are known."""
+        """State with the fires of a new round, from counts."""
         if self.rounds and len(self.rounds[-1].fires) != len(fires):
             raise ValueError(
                 f"the state knows {len(self.rounds[-1].fires)} assertions, got {len(fires)}: "
@@ -71,14 +71,14 @@ class SelectionState:
         return type(self)((*self.rounds, Round(int(records), tuple(map(int, fires)), nothing, nothing)))
 
     def bought(self, severities: ArrayLike, wrong: ArrayLike) -> Self:
-        """State with labels bought in this round.
+        """State with labels selected in this round.
 
         Parameters
         ----------
         severities
-            Of the labelled records, shape (labels, assertions).
+            Severities of the labelled records, shape (labels, assertions).
         wrong
-            Whether the model that the assertions judged was wrong there, shape (labels,).
+            Whether the model judged by the assertions was wrong there, shape (labels,).
         """
         if not self.rounds:
             raise ValueError("observe() the round before its labels")
@@ -95,12 +95,12 @@ class SelectionState:
         return type(self)((*self.rounds[:-1], more))
 
     def labels(self, assertions: int, *, memory: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Wrong and right labels per assertion and, last, over all.
+        """Weighted wrong and right labels per assertion and, last, in total.
 
         Parameters
         ----------
         memory
-            What a label counts for one round later, in [0, 1]: the model has learnt since.
+            Weight of a label one round later, in [0, 1]: the model has been trained since.
         """
         wrong, right = np.zeros(assertions + 1), np.zeros(assertions + 1)
         for past in self.rounds:
@@ -109,13 +109,13 @@ class SelectionState:
         return wrong, right
 
     def to_json(self) -> str:
-        """As JSON."""
+        """JSON text for :meth:`from_json`."""
         return json.dumps(
             {"rounds": [[r.records, list(r.fires), list(r.wrong), list(r.right)] for r in self.rounds]}
         )
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """State that :meth:`to_json` wrote."""
+        """Inverse of :meth:`to_json`."""
         rounds = json.loads(text)["rounds"]
         return cls(tuple(Round(n, tuple(fires), tuple(w), tuple(r)) for n, fires, w, r in rounds))

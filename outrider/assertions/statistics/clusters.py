@@ -1,8 +1,8 @@
 """Clusters of rows: by entity and by stretch of time.
 
-Rows of one of either err together. A stretch is a day where days are enough to show how they scatter, else an
-hour. Fewer stretches show nothing, and nothing is assumed of them: what is said holds for the time that the
-rows are of, which is named.
+Errors of rows in one cluster are dependent. A stretch is a day if there are enough days to estimate their
+scatter, else an hour. With fewer stretches their scatter is unknown and ignored: results then hold only for
+the period of the rows, which is named.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 LEAST_STRETCHES, LEAST_EFFECTIVE = 8, 6.0
-"""Stretches of which the scatter is estimated, and as how many of equally many rows they must count."""
+"""Minimum number of stretches for a scatter estimate, and minimum equivalent number of equally large ones."""
 
 
 class Scatter(NamedTuple):
@@ -32,13 +32,13 @@ class Clusters:
     Attributes
     ----------
     entities
-        Number of each row's entity.
+        Index of each row's entity, shape (rows,).
     stretches
-        Number of its stretch; None where these are too few.
+        Index of each row's stretch, shape (rows,); None if there are too few.
     crossing
-        Number of the pair of both.
+        Index of each row's (entity, stretch) pair, shape (rows,).
     stretch
-        Stretch that alone the rows speak of; empty where days are enough, or no times were given.
+        Period to which results are limited; empty if there are enough days, or no times were given.
     """
 
     entities: Numbers
@@ -59,11 +59,11 @@ class Clusters:
         Parameters
         ----------
         entities
-            Entity of each row, None for a row of its own; none if every row is.
+            Entity of each row, None for a row without one; empty if no row has one.
         times
-            Event time of each row, NaT where unknown: such rows are one stretch.
+            Event time of each row; rows with NaT form one stretch.
         rows
-            Number of rows, where neither says it.
+            Number of rows, if neither argument gives it.
         """
         count = rows if rows is not None else max(len(entities), 0 if times is None else len(times))
         units = _numbers(entities, count)
@@ -71,7 +71,7 @@ class Clusters:
         if times is None or not known.any():
             return cls(units)
         days, hours = (np.unique(times.astype(f"M8[{unit}]"), return_inverse=True) for unit in "Dh")
-        stretch = "" if _is_enough(days[1][known]) else _told(times[known], days[0], hours[0])
+        stretch = "" if _is_enough(days[1][known]) else _period_text(times[known], days[0], hours[0])
         for _, stretches in (days, hours):
             if _is_enough(stretches[known]):
                 both = units * (int(stretches.max()) + 1) + stretches
@@ -80,7 +80,7 @@ class Clusters:
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom of the fewer clusters."""
+        """Degrees of freedom of the smaller number of clusters."""
         kinds = [self.entities] if self.stretches is None else [self.entities, self.stretches]
         return min(int(of.max(initial=0)) for of in kinds)
 
@@ -112,7 +112,7 @@ class Clusters:
         return self.combined(lambda numbers: _scatter(residuals, numbers))
 
     def combined(self, of: Callable[[Numbers], Scatter]) -> Scatter:
-        """Scatter by both clusters, from that by any numbers of clusters."""
+        """Two-way scatter, from a function of one-way clusters."""
         own = of(self.entities)
         if self.stretches is None or self.crossing is None:
             return own
@@ -123,7 +123,7 @@ class Clusters:
 
 
 def freedom_of(values: Floats) -> float:
-    """Degrees of freedom of a variance, which kurtosis lowers.
+    """Degrees of freedom of a variance estimate, reduced by kurtosis.
 
     References
     ----------
@@ -146,7 +146,7 @@ def _scatter(residuals: Floats, clusters: Numbers) -> Scatter:
 
 
 def _numbers(entities: Sequence[Any] | NDArray[Any], rows: int) -> Numbers:
-    """Number of each row's entity; rows without one get their own."""
+    """Index of each row's entity; rows without one get their own."""
     if not len(entities):
         return np.arange(rows)
     if isinstance(entities, np.ndarray) and entities.dtype.kind in "iu":
@@ -162,7 +162,7 @@ def _is_enough(stretches: Numbers) -> bool:
     return len(rows) >= LEAST_STRETCHES and effective >= LEAST_EFFECTIVE
 
 
-def _told(times: NDArray[np.datetime64], days: NDArray[Any], hours: NDArray[Any]) -> str:
+def _period_text(times: NDArray[np.datetime64], days: NDArray[Any], hours: NDArray[Any]) -> str:
     days, hours = (each[~np.isnat(each)] for each in (days, hours))
     if len(times) > 1 and times.min() == times.max():
         return "rows whose event times do not differ"

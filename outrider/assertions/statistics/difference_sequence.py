@@ -1,6 +1,6 @@
 """Confidence sequence of the mean of differences in [-1, 1].
 
-Its bounds hold at all times together.
+Bounds hold at all times together.
 """
 
 from collections.abc import Mapping
@@ -24,28 +24,28 @@ from .bets import (
 
 Floats = NDArray[np.float64]
 PARTS = 4
-"""Parts of 1 that a record is told in: quarters are what averages over two answers of two models come to."""
+"""Number of steps per unit: averages over two answers of each of two models are multiples of 1/4."""
 VALUES = np.arange(-PARTS, PARTS + 1) / PARTS
 _NEAR = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSequence:
-    r"""Mean of values in [-1, 1], seen with known, unequal probabilities.
+    r"""Anytime bounds for the mean of values in [-1, 1], unequally sampled.
 
     The evidence against "the mean is at most :math:`m`" is a fortune that starts at 1 and, for bets :math:`b`
     with caps :math:`c \ge w_i` and values of at least :math:`l`, is the mean over (b, c) of
 
     .. math:: \prod_i \left(1 + \frac{b}{c} w_i \frac{z_i - m}{m - l}\right)
 
-    While the statement is true it ever reaches 1 / a with a probability of at most a (Ville's inequality),
-    so bounds hold at all times together. At :math:`m = 0` records with 0 say nothing.
+    While the statement is true, the fortune ever reaches 1 / a with a probability of at most a (Ville's
+    inequality), so bounds hold at all times together. At :math:`m = 0` records with value 0 have no effect.
 
     Parameters
     ----------
     counts
-        Records by value, from -1 to 1 in steps of 1 / parts, per class of weight; see :meth:`of`. Parts of a
-        stream add up to the whole, in any order.
+        Number of records by value, from -1 to 1 in steps of 1 / parts, per weight class; see :meth:`of`.
+        Parts of a stream add up to the whole, in any order.
 
     References
     ----------
@@ -71,12 +71,12 @@ class DifferenceSequence:
         values
             From -1 to 1 in steps of 1 / ``parts``, shape (n,).
         weight
-            1 / probability of having been seen, shape (n,); below 1 counts as 1.
+            1 / probability of having been captured, shape (n,); below 1 counts as 1.
 
         Raises
         ------
         ValueError
-            If shapes differ, a value is another, or a weight is not a positive number.
+            If shapes differ, a value is off these steps, or a weight is not positive.
         """
         kinds = parts * (values + 1.0)
         is_known = ((np.abs(values) <= 1.0) & (kinds == np.rint(kinds))).all()
@@ -99,7 +99,7 @@ class DifferenceSequence:
         return DifferenceSequence(merged)
 
     def without(self, part: "DifferenceSequence") -> "DifferenceSequence":
-        """Sequence of all records outside a part."""
+        """Sequence of all records outside ``part``."""
         rest = {}
         for one, counts in self.counts.items():
             gone = part.counts.get(one, (0,) * len(counts))
@@ -107,7 +107,7 @@ class DifferenceSequence:
         return DifferenceSequence({one: left for one, left in rest.items() if any(left)})
 
     def scaled(self, factor: float) -> "DifferenceSequence":
-        """Sequence of so many times the records, at the same shares."""
+        """Sequence with the number of records multiplied, at equal shares."""
         return DifferenceSequence(
             {one: tuple(round(count * factor) for count in counts) for one, counts in self.counts.items()}
         )
@@ -134,11 +134,11 @@ class DifferenceSequence:
         Parameters
         ----------
         least
-            The smallest value that a record can have, where that is known before any is seen, in [-1, 0]: the
-            nearer to 0, the fewer records prove a positive mean. Where a smaller one has been seen, it is -1.
+            Smallest possible value of a record, known in advance, in [-1, 0]: closer to 0, fewer records
+            prove a positive mean. If a smaller value has been seen, -1 is used.
         is_unweighted
-            Whether all weights are known to be 1 before any is seen: fewer records prove a mean. Where
-            another has been seen, they are not.
+            Whether all weights are known in advance to be 1: fewer records then prove a mean. Ignored if
+            another weight has been seen.
         """
         check_confidence(confidence)
         values, counts, weight = self._columns()
@@ -152,16 +152,16 @@ class DifferenceSequence:
         return low, -_lower(-values[kinds], *cells, confidence, -1.0)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {"classes": {str(one): list(counts) for one, counts in sorted(self.counts.items())}}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Sequence from the state of :meth:`to_dict`, empty from empty."""
+        """Inverse of :meth:`to_dict`. An empty mapping gives an empty object."""
         return cls({int(one): tuple(map(int, found)) for one, found in state.get("classes", {}).items()})
 
     def _columns(self) -> tuple[Floats, Floats, Floats]:
-        """Values, records by value, shape (classes, values), and weight per class."""
+        """Values, number of records by class and value, shape (classes, values), and weight by class."""
         classes = np.array(sorted(self.counts), dtype=np.int64)
         counts = np.array([self.counts[one] for one in classes.tolist()], dtype=np.float64)
         counts = counts.reshape(len(classes), -1) if len(classes) else np.zeros((0, len(VALUES)))
@@ -174,20 +174,20 @@ def mean_bounds(
 ) -> tuple[float, float]:
     """Bounds of the mean of values in [-1, 1].
 
-    They hold at all times together, as those of :meth:`DifferenceSequence.interval` of records of weight 1;
-    values need not be quarters. (-1.0, 1.0) without values.
+    Valid at all times together, like :meth:`DifferenceSequence.interval` with weight 1; values may be any
+    floats. (-1.0, 1.0) without values.
 
     Parameters
     ----------
     stake
-        Share of each bet that is set on a value, in [0, 1], chosen before it is seen, shape (n,).
+        Fraction of each bet placed on a value, in [0, 1], chosen before the value is seen, shape (n,).
     bets
-        Of those of ``UNIT_BETS``: a few near mean by variance prove a mean of that size with fewer values.
+        Subset of ``UNIT_BETS``: a few near mean / variance prove a mean of that size with fewer values.
 
     Raises
     ------
     ValueError
-        If shapes differ, or a value or stake lies outside its range.
+        If shapes differ, or a value or stake is out of range.
 
     Examples
     --------
@@ -212,9 +212,9 @@ def mean_bounds(
 def _lower(
     values: Floats, counts: Floats, weight: Floats, stake: Floats, confidence: float, least: float
 ) -> float:
-    """Smallest mean that the evidence does not speak against: it falls as the mean rises.
+    """Lower confidence bound of the mean.
 
-    Values, how many of them there are, their weights, shape (n,), and what is bet, shape (n, bets).
+    Arguments are values, their counts and weights, shape (n,), and stakes, shape (n, bets).
     """
     from scipy.optimize import brentq
 

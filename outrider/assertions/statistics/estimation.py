@@ -1,4 +1,4 @@
-"""Inverse-probability-weighted accuracy and precision, with intervals, from chosen labels."""
+"""Inverse-probability-weighted accuracy and precision, with intervals, from selected labels."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +17,7 @@ Method = Literal["weighted", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A share of a population, estimated from labels.
+    """Share of a population, estimated from labels.
 
     Attributes
     ----------
@@ -26,11 +26,11 @@ class Estimate:
     low, high
         Confidence interval; 0 and 1 without a label.
     labels
-        Labels used.
+        Number of labels used.
     effective
-        As many labels drawn at random would be as informative.
+        Equivalent number of labels from uniform random draws.
     method
-        ``weighted``: labels by their weights. ``none``: there is no label that has one.
+        ``weighted``: labels by their weights. ``none``: no label has a weight.
     """
 
     value: FloatOrNull
@@ -56,33 +56,34 @@ def selection_weights(
     Parameters
     ----------
     probability
-        Of each pick among the records left, as :class:`~outrider.assertions.Selection` reports it.
+        Probability of each pick among the records left, as :class:`~outrider.assertions.Selection` reports
+        it.
     population
-        Records left at each pick.
+        Number of records left before each pick.
     floor
-        Least probability of any of them, times ``population``, as ``Selection`` reports it: a draw that
-        could hardly have picked some records tells little about all, and counts as little. 0.0 for a draw
-        that could not have picked some at all. Without it every draw counts alike.
+        Minimum probability of any record at each draw, times ``population``, as ``Selection`` reports it: a
+        draw that could hardly have picked some records says little about all, and counts little. 0.0 for a
+        draw that could not have picked some records. Default: all draws count equally.
     rounds
-        Round of each pick, 0, 1 …, never falling; without it all are of one.
+        Round of each pick, 0, 1 …, non-decreasing; default: a single round.
     open_to
-        Shape (picks, rounds): rounds in which that record stood among those to choose from, unless it was
-        picked before. Traffic arrives between rounds, and what came late had fewer chances. Without it all
-        rounds chose from the same records.
+        Shape (picks, rounds): rounds in which that record was available, unless it was picked before. Traffic
+        arrives between rounds, so later records had fewer chances. Default: all rounds chose from the same
+        records.
 
     Returns
     -------
     ndarray
-        Shape (picks,), >= 0, of expectation 1 where all rounds chose from the same records; 0.0 where no draw
-        could have picked any record.
+        Shape (picks,), >= 0, with expectation 1 if all rounds chose from the same records; 0.0 if no draw
+        could have picked every record.
 
     Notes
     -----
-    Each draw m gives an unbiased estimate of a total: what is known by then, plus y / q of its pick. Their
-    mean by constants c_m is unbiased too (Des Raj 1956). Here c_m is such that a record which no draw
-    preferred, that had only the floor, weighs the reciprocal of its inclusion probability (Horvitz and
-    Thompson 1952), 1 / (1 - prod(1 - floor_m / left_m)), whenever it was picked. With a floor of 1 and one
-    round this is R_LURE.
+    Each draw m gives an unbiased estimate of a total: the labels known by then, plus y / q of its pick. Their
+    mean by constants c_m is unbiased too (Des Raj 1956). The c_m are chosen such that a record with the floor
+    probability in all draws weighs the reciprocal of its inclusion probability (Horvitz and Thompson 1952), 1
+    / (1 - prod(1 - floor_m / left_m)), whenever it was picked. With a floor of 1 and one round this is
+    R_LURE.
 
     References
     ----------
@@ -115,9 +116,9 @@ def selection_weights(
 
 
 def certain_picks(probability: ArrayLike, population: ArrayLike) -> Bools:
-    """Mask of the picks that were all but certain.
+    """Mask of the picks that were almost certain.
 
-    Such a record's label is known from then on, but samples nothing else.
+    Such a record's label is known, but represents no other record.
     """
     q = np.asarray(probability, dtype=np.float64)
     return np.asarray((q > 0.5) & (np.asarray(population) * q > 2.0))
@@ -138,22 +139,21 @@ def estimate_share(
     Parameters
     ----------
     hits
-        Whether it holds, per label, shape (labels,).
+        Whether each label has the property, shape (labels,).
     weights
-        As from :func:`selection_weights`; None is a uniform sample.
+        Weights from :func:`selection_weights`; None is a uniform sample.
     within
-        Labels of the part in question, for example those on which an assertion fired; None is all.
+        Mask of the labels in the subpopulation, for example those on which an assertion fired; None is all.
     certain
-        As from :func:`certain_picks`: such labels are known records of the part and say nothing about the
-        others. A part without any other label is not estimated.
+        Mask from :func:`certain_picks`: such labels count as known records and represent no others. A
+        subpopulation without any other label is not estimated.
 
     Notes
     -----
     Hájek's ratio estimator. The interval is Wilson's with an effective sample size: the smaller of Kish's
     (weights alone) and that of the linearised variance (weights where the misses are), with Student's
-    quantile because the variance is itself estimated. Each limit allows for one label more of the largest
-    weight, a hit for the upper and a miss for the lower: records that a policy does not like are rare in a
-    sample and weigh most.
+    quantile because the variance is itself estimated. Each limit adds one label of the largest weight, a hit
+    for the upper and a miss for the lower: records that a policy rarely picks have the largest weights.
     """
     y = np.asarray(hits, dtype=np.float64)
     w = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -1,7 +1,7 @@
 """Group rates, differences and ratios with intervals, from weighted records.
 
-Everything is computed from a few sums (:class:`Sums`), so that one formula serves a table of groups and every
-position of a sliding window.
+All figures are computed from a few sums (:class:`Sums`), so that one formula serves tables of groups and
+sliding windows.
 """
 
 from dataclasses import dataclass
@@ -15,14 +15,11 @@ from .wilson import wilson_limits
 
 Floats = NDArray[np.float64]
 LEAST_ENTITIES = 10.0
-"""Effective entities below which the spread between them is not known: an interval says nothing."""
+"""Minimum effective number of entities for an interval; the spread between fewer is unknown."""
 
 
 class Limits(NamedTuple):
-    """Estimates with the two ends of their intervals, arrays of one shape.
-
-    NaN, 0 and 1 without a record.
-    """
+    """Estimates with the two ends of their intervals, arrays of one shape. NaN, 0 and 1 without a record."""
 
     value: Floats
     low: Floats
@@ -38,11 +35,11 @@ class Sums:
     rows
         Number of records.
     weight, weight2
-        Of the weights and of their squares.
+        Sums of the weights and of their squares.
     hit, hit2
-        The same over the records for which it holds (selected, right …).
+        The same over the records with the property (selected, right …).
     heaviest
-        Largest weight of all groups: one without a heavy record may have missed it by chance.
+        Largest weight over all groups: a group without such a record may lack it by chance.
     """
 
     rows: Floats
@@ -52,7 +49,7 @@ class Sums:
     hit2: Floats
     heaviest: Floats
     entities: "EntitySums | None" = None
-    """Where several records are of one entity: these are not independent of each other."""
+    """Set if some entities have several records, which are dependent."""
 
     @classmethod
     def of(
@@ -66,7 +63,7 @@ class Sums:
     ) -> "Sums":
         """Sums by group of records with group numbers ``codes``, shape (records,).
 
-        ``entities`` numbers whom each record is of; None where each stands for itself.
+        ``entities`` numbers the entity of each record; None if each is its own.
         """
         y, w = np.asarray(hits, dtype=np.float64), np.asarray(weights, dtype=np.float64)
         terms = (np.ones(len(w)), w, w * w, w * y, w * w * y)
@@ -78,7 +75,7 @@ class Sums:
         return cls(rows, weight, weight2, hit, hit2, heaviest, clustered)
 
     def and_one(self, weight: Floats, *, hit: bool) -> "Sums":
-        """With one record more of each group."""
+        """Sums with one additional record in each group."""
         return Sums(
             self.rows + (weight > 0),
             self.weight + weight,
@@ -98,9 +95,9 @@ class EntitySums:
     entities
         Number of entities.
     weight2, hit2, both
-        Of the squares of their weights and of their hits, and of the products of the two.
+        Sums of squares of the entities' weights and hits, and of their products.
     heaviest
-        Largest weight of an entity of the group.
+        Largest weight of an entity in the group.
     """
 
     entities: Floats
@@ -113,7 +110,7 @@ class EntitySums:
     def of(
         cls, y: Floats, w: Floats, codes: NDArray[np.intp], groups: int, entities: NDArray[np.intp]
     ) -> "EntitySums | None":
-        """Sums by group; None without two records of one entity."""
+        """Sums by group; None if no entity has two records."""
         pairs, inverse = np.unique(np.stack([codes, entities], axis=1), axis=0, return_inverse=True)
         if len(pairs) == len(codes):
             return None
@@ -129,11 +126,11 @@ class EntitySums:
         return cls(count, weight2, hit2, both, heaviest)
 
     def effective(self, weight: Floats) -> Floats:
-        """As many entities of equal weight would say as much."""
+        """Effective number of entities, of equal weight."""
         return np.where(self.weight2 > 0, weight**2 / np.where(self.weight2 > 0, self.weight2, 1.0), 0.0)
 
     def and_one(self, weight: Floats, *, hit: bool) -> "EntitySums":
-        """With one entity more of each group."""
+        """Sums with one additional entity in each group."""
         square = weight**2
         return EntitySums(
             self.entities + (weight > 0),
@@ -147,15 +144,15 @@ class EntitySums:
 def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:
     """Share of each group with Wilson's interval.
 
-    With equal weights it is Wilson's own. With unequal ones the number of records is replaced by an effective
-    one: the smaller of Kish's and that of the linearised variance of the ratio estimator. Where a share is 0
-    or 1 the latter says nothing, so Kish's stands. Each limit then allows for one record more of the largest
-    weight, a hit for the upper and a miss for the lower, as :func:`.estimation.estimate_share` does: what is
-    captured seldom is rare in a sample and weighs most.
+    With equal weights this is Wilson's interval. With unequal ones the number of records is replaced by an
+    effective number: the smaller of Kish's and that of the linearised variance of the ratio estimator (Kish's
+    if the share is 0 or 1). Each limit then adds one record of the largest weight, a hit for the upper and a
+    miss for the lower, as :func:`.estimation.estimate_share` does: rarely captured records have the largest
+    weights.
 
-    Where several records are of one entity, the variance is that between entities (linearised, Student's
-    quantile for their effective number), and each limit allows for one entity more of average weight. With
-    fewer than :data:`LEAST_ENTITIES` effective entities the interval is [0, 1]: they are too few to tell.
+    If entities have several records, the variance is that between entities (linearised, with Student's
+    quantile for their effective number), and each limit adds one entity of average weight. With fewer than
+    :data:`LEAST_ENTITIES` effective entities the interval is [0, 1].
 
     References
     ----------
@@ -187,21 +184,21 @@ def shares(sums: Sums, *, confidence: float | Floats = 0.95) -> Limits:
 
 
 def _limits(sums: Sums, confidence: float | Floats) -> tuple[Floats, Floats]:
-    """Wilson's limits for an effective number of records; of a group without records they say nothing."""
+    """Wilson's limits for an effective number of records; [0, 1] for groups without records."""
     weight = np.where(sums.weight > 0, sums.weight, 1.0)
     p = np.minimum(sums.hit / weight, 1.0)
     return wilson_limits(p, *_effective(sums, p, weight, confidence))
 
 
 def too_few(sums: Sums) -> NDArray[np.bool_]:
-    """Groups whose records are of too few entities for an interval."""
+    """Mask of the groups with too few entities for an interval."""
     if sums.entities is None:
         return np.zeros(np.shape(sums.rows), dtype=np.bool_)
     return (sums.entities.effective(sums.weight) < LEAST_ENTITIES) & (sums.entities.entities < sums.rows)
 
 
 def _between_entities(sums: Sums, entities: EntitySums, share: Floats, confidence: float | Floats) -> Limits:
-    """Wilson's limits for the records that would tell as much if each were of an entity of its own."""
+    """Wilson's limits for the equivalent number of records with distinct entities."""
     average = np.where(entities.entities > 0, sums.weight / np.maximum(entities.entities, 1.0), 0.0)
     low, _ = _entity_limits(sums.weight + average, sums.hit, entities.and_one(average, hit=False), confidence)
     hit = sums.hit + average
@@ -233,14 +230,14 @@ def _kish(sums: Sums) -> Floats:
 
 
 def _is_equal(sums: Sums) -> NDArray[np.bool_]:
-    """Groups whose records all weigh the same."""
+    """Mask of the groups whose records have equal weights."""
     return np.isclose(_kish(sums), sums.rows, rtol=1e-9)
 
 
 def _effective(
     sums: Sums, share: Floats, weight: Floats, confidence: float | Floats
 ) -> tuple[Floats, Floats]:
-    """Effective records, and the quantile: the normal one where all weights are equal, else Student's."""
+    """Effective records, and the quantile: normal if all weights are equal, else Student's."""
     kish, is_equal, normal = _kish(sums), _is_equal(sums), _normal(confidence)
     if is_equal.all():
         return np.maximum(sums.rows, 1.0), np.broadcast_to(normal, share.shape)
@@ -268,7 +265,7 @@ def _normal(confidence: float | Floats) -> Floats:
 def differences(first: Limits, second: Limits) -> Limits:
     """Difference ``first - second`` with an interval.
 
-    The interval is made of those of the two.
+    The interval combines the intervals of the two.
 
     References
     ----------
@@ -296,13 +293,13 @@ def differences(first: Limits, second: Limits) -> Limits:
 def ratios(first: Limits, second: Limits) -> Limits:
     """``first / second`` of two shares, with an interval.
 
-    The interval is made of those of the two.
+    The interval combines the intervals of the two.
 
     References
     ----------
     Donner & Zou, "Closed-form confidence intervals for functions of the normal mean and standard deviation",
     Statistical Methods in Medical Research 2012, eq. 8 (MOVER-R). Unlike the interval of the log ratio it
-    stands at 0 selected records, too.
+    exists for 0 selected records, too.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         value = first.value / second.value

@@ -1,4 +1,4 @@
-"""Agreement of two raters beyond chance."""
+"""Agreement of two raters beyond chance (Cohen's kappa)."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class RaterAgreement:
-    """Agreement over ``n`` subjects.
+    """Agreement of two raters over ``n`` subjects.
 
-    Undefined figures are nan.
+    Undefined figures are NaN.
 
     Attributes
     ----------
@@ -36,14 +36,14 @@ class RaterAgreement:
 
 
 def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: int = 0) -> RaterAgreement:
-    """Agreement of two raters over the same subjects.
+    """Agreement of two raters on the same subjects.
 
     Parameters
     ----------
     first, second
         Ratings, one per subject, equal in length.
     seed
-        Of the bootstrap.
+        Seed of the bootstrap.
 
     References
     ----------
@@ -77,7 +77,7 @@ def agreement(first: Sequence[Hashable], second: Sequence[Hashable], *, seed: in
 
 
 def _kappa(tables: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Kappa of each confusion table, shape (m, k, k); nan where chance alone already agrees fully."""
+    """Kappa of each confusion table, shape (m, k, k); NaN if chance alone gives full agreement."""
     n = tables.sum(axis=(1, 2))
     observed = np.trace(tables, axis1=1, axis2=2) / n
     chance = (tables.sum(axis=1) * tables.sum(axis=2)).sum(axis=1) / n**2

@@ -1,9 +1,9 @@
 """Bounds on one model's loss beyond another's, on the same rows.
 
-Rows of one entity, or of one stretch of time, err together, so these count for less than their rows do. How
-much less is estimated by how all differences scatter between them, within entities from above. Where nothing
-differs, no scatter shows: an entity's rows are then taken to correlate by ``MOST_CORRELATED``. Both bounds
-are one-sided, each with the given error.
+Errors of rows of one entity, or of one stretch of time, are dependent, so they count less than independent
+rows. The factor is estimated from the scatter of differences between clusters, with an upper bound within
+entities. If no rows differ, an intra-class correlation of ``MOST_CORRELATED`` is assumed. Both bounds are
+one-sided, each with the given error.
 """
 
 import math
@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 from .clusters import Clusters, Floats, freedom_of
 
 MOST_CORRELATED = 0.5
-"""Intra-class correlation of differences that are too few to show theirs."""
+"""Assumed intra-class correlation if too few rows differ for an estimate."""
 _DOUBT, _DOUBT_UNBOUNDED = 0.3, 0.1
-"""Chance that the scatter within entities is underestimated: the few that differ know theirs the worse."""
+"""Error probability of the upper bound on the scatter within entities, for bounded and unbounded losses."""
 _POWER = 0.9
 _STEPS = 50
 _FARTHEST = 1e9
 _LARGEST = 1e100
 FloatOrNull: TypeAlias = Annotated[float, "null in JSON"]
-"""Infinite or NaN where nothing is known, which JSON has not."""
+"""Float that may be infinite or NaN; JSON shows null."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """Mean loss of the candidate beyond the champion's, with one-sided bounds.
+    """Candidate's mean loss less the champion's, with two one-sided bounds.
 
-    ``value`` with its two one-sided bounds: in the loss's own unit, or as a share of the champion's loss.
+    In the loss's own unit, or as a share of the champion's loss.
     """
 
     value: FloatOrNull
@@ -41,16 +41,16 @@ class Excess:
     rows: int
     entities: int
     error: float
-    """Of each bound."""
+    """Error probability of each bound."""
     variance: float = 0.0
-    """Of one row's difference."""
+    """Variance of one row's difference."""
     effect: float = 1.0
-    """Rows of these entities and times that tell as much as one of its own."""
+    """Design effect: number of rows that count as one independent row."""
     stretch: str = ""
-    """Stretch of time that alone the bounds hold for; empty where it is long enough to show its scatter."""
+    """Period to which the bounds are limited; empty if the data span enough days."""
 
     def in_steps(self, step: float) -> Self:
-        """Excess rounded to multiples of a step, its bounds outwards."""
+        """Excess rounded to multiples of ``step``, its bounds outwards."""
 
         def rounded(share: float, how: Callable[[float], int]) -> float:
             return round(how(round(share / step, 6)) * step, 9) if math.isfinite(share) else share
@@ -70,10 +70,10 @@ class Excess:
         return max(self.high - self.value, self.value - self.low)
 
     def rows_needed(self, margin: float, *, error: float) -> int:
-        """Number of rows whose bounds tell ``margin`` from 0.
+        """Number of rows that distinguish ``margin`` from 0 with 90 % power.
 
-        Nine times in ten, with another ``error``, from more entities like these. As of a normal distribution,
-        with Wilson's correction for rare differences.
+        Assumes further entities like these, one-sided bounds with ``error``, a normal distribution, and
+        Wilson's correction for rare differences.
         """
         from scipy.special import ndtri
 
@@ -99,18 +99,18 @@ def excess(
     times: NDArray[np.datetime64] | None = None,
     error: float = 0.05,
 ) -> Excess:
-    """Excess of losses between 0 and 1, such as wrong or right.
+    """Mean difference of losses in [0, 1], with one-sided bounds.
 
     Parameters
     ----------
     champion, candidate
         Losses, shape (rows,).
     entities
-        Entity of each row, None for a row of its own; none if every row is.
+        Entity of each row, None for a row without one; empty if no row has one.
     times
-        Event time of each row; None where unknown.
+        Event time of each row; None if unknown.
     error
-        Probability with which each bound may be wrong.
+        Error probability of each bound.
 
     References
     ----------
@@ -140,9 +140,9 @@ def excess(
 
 
 def most_shown(entities: NDArray[Any], error: float, *, times: NDArray[np.datetime64] | None = None) -> float:
-    """Loss that rows of these entities and times can show at most.
+    """Largest loss that rows of these entities and times can prove.
 
-    The lower bound had all of them been lost; at most 0 where no loss could be shown.
+    The lower bound if all rows were lost; at most 0 if no loss could be proven.
 
     Examples
     --------
@@ -162,18 +162,19 @@ def relative_excess(
     times: NDArray[np.datetime64] | None = None,
     error: float = 0.05,
 ) -> Excess:
-    """Excess of unbounded losses, as a share of the champion's mean loss.
+    """Relative difference of unbounded losses, with one-sided bounds.
 
-    The bounds are Fieller's: the shares at which the mean of candidate - (1 + share) champion is not told
-    from 0 (Fieller, "Some problems in interval estimation", 1954). Where the champion loses nothing, any loss
-    that is shown is infinitely more, and no share bounds it from above.
+    In units of the champion's mean loss. The bounds are Fieller's: the shares for which the mean of candidate
+    - (1 + share) champion does not differ significantly from 0 (Fieller, "Some problems in interval
+    estimation", 1954). If the champion's loss is 0, any proven loss is infinitely more, and the upper bound
+    is infinite.
 
     Parameters
     ----------
     champion, candidate
         Losses >= 0, shape (rows,).
     entities, times, error
-        As of :func:`excess`.
+        As for :func:`excess`.
 
     Examples
     --------
@@ -227,7 +228,7 @@ def _highest(lost: Floats, won: Floats, clusters: Clusters, error: float) -> flo
 
 
 def _mean_by_clusters(values: Floats, clusters: Clusters, error: float) -> float:
-    """Upper bound of the mean, by the scatter of the clusters."""
+    """Upper bound of the mean, from the scatter of the clusters."""
     mean = float(values.mean())
     found = clusters.scatter(values - mean)
     if found.variance <= 0.0:
@@ -236,16 +237,10 @@ def _mean_by_clusters(values: Floats, clusters: Clusters, error: float) -> float
 
 
 def design_effect(values: Floats, clusters: Clusters, *, doubt: float = _DOUBT) -> float:
-    """Rows that tell as much as one alone.
+    """Design effect: number of rows that count as one independent row.
 
-    Variance of the mean, in that of as many independent rows.
-
-    Parameters
-    ----------
-    values
-        One of each row.
-    doubt
-        Chance that the part of the entities is larger; 0 for its estimate.
+    Variance of the mean, relative to independent rows. ``doubt`` is the error probability of an upper bound
+    on the scatter within entities; 0 uses its estimate.
     """
     rows = np.bincount(clusters.entities).astype(np.float64)
     most = 1.0 + (float(np.square(rows).sum()) / len(values) - 1.0) * MOST_CORRELATED
@@ -260,9 +255,9 @@ def design_effect(values: Floats, clusters: Clusters, *, doubt: float = _DOUBT) 
 
 
 def bound_of_mean(values: Floats, error: float) -> float:
-    """Distance of the mean's one-sided bound, from independent values.
+    """Distance of the mean's one-sided bound, for independent values.
 
-    Where few values carry the scatter it is known the worse: their kurtosis lowers the degrees of freedom.
+    If few values carry the scatter, their kurtosis lowers the degrees of freedom.
     """
     scatter = float(values.var())
     if scatter <= 0.0:
@@ -271,7 +266,7 @@ def bound_of_mean(values: Floats, error: float) -> float:
 
 
 def _mean_bound(values: Floats, clusters: Clusters, error: float) -> float:
-    """Upper bound of a mean of any reals: one more row as bad as the worst is supposed."""
+    """Upper bound of the mean of unbounded values; adds one more row as bad as the worst."""
     rows = len(values)
     if clusters.freedom < 1:
         return math.inf
@@ -300,7 +295,7 @@ def _tango(lost: float, won: float, rows: float, quantile: float) -> float:
 
 
 def _crossing(is_above: Callable[[float], bool], start: float) -> float | None:
-    """Least share from ``start`` on that a bound allows; None for none."""
+    """Smallest share from ``start`` on for which ``is_above`` holds; None if there is none."""
     step = first = 1e-3 * max(abs(start), 1.0)
     while not is_above(start + step):
         step *= 4.0
@@ -314,7 +309,7 @@ def _crossing(is_above: Callable[[float], bool], start: float) -> float | None:
 
 
 def quantile_of(error: float, freedom: float) -> float:
-    """Quantile of Student's t that is exceeded with an error."""
+    """Quantile of Student's t that is exceeded with probability ``error``."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 1.0 - error))

@@ -1,8 +1,8 @@
 """Performance figures from counted outcomes, with intervals: accuracy, F1, AUROC, Brier, calibration.
 
-What is counted are labelled records by answer, label and bucket of confidence, so that any cut of time adds
-up. Accuracy, F1, Brier and calibration are those of the records themselves; AUROC is within half the share of
-pairs that fall into one bucket, and its interval allows for that.
+Labelled records are counted by answer, label and bucket of confidence, so that counts of any periods add up.
+Accuracy, F1, Brier and calibration equal those of the records; AUROC is exact up to half the share of pairs
+within one bucket, which its interval includes.
 """
 
 import math
@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 QUANTILE = NormalDist().inv_cdf(0.975)
 CALIBRATION_BINS = 10
 _ODD_SHARE = 0.05
-"""Share of scores below one half from which on they may be those of a class, not of the answer."""
+"""Share of scores below one half from which they may be scores of a fixed class, not of the answer."""
 _SHARES = frozenset({"share", "accuracy", "f1", "auroc", "brier", "calibration", "selection_rate"})
 _SHARES |= {"tpr", "fpr", "ppv", "auroc_weighted"}
 
@@ -34,11 +34,11 @@ class Estimated:
     Attributes
     ----------
     value, low, high
-        ``nan`` where it cannot be told.
+        ``nan`` if it cannot be computed.
     records
-        Labelled records behind it, unweighted.
+        Number of labelled records, unweighted.
     effective
-        As many records of equal weight would be as informative (Kish).
+        Kish's effective number of records, of equal weight.
     """
 
     value: float
@@ -53,22 +53,22 @@ UNKNOWN = Estimated(math.nan, math.nan, math.nan, 0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class OutcomeCells:
-    """Counts of labelled records, each array of shape (cells,).
+    """Counts of labelled records by answer and label; arrays (cells,).
 
     Attributes
     ----------
     predicted, label
-        Classes by number; -1 for one that has no name.
+        Class index; -1 for a class without a name.
     hit
-        The answer is the label.
+        Whether the answer is the label.
     bucket
-        Of the answer's confidence, 0 … ``buckets`` - 1; -1 where there is none.
+        Bucket of the answer's confidence, 0 … ``buckets`` - 1; -1 without a confidence.
     records, weight, squares
         Number, sum of weights and sum of their squares.
     confidence, brier
         Weighted sums of the confidence and of (confidence - hit)².
     buckets
-        Equal buckets of [0, 1], a multiple of ``CALIBRATION_BINS``.
+        Number of equal buckets of [0, 1], a multiple of ``CALIBRATION_BINS``.
     """
 
     predicted: Integers
@@ -83,7 +83,7 @@ class OutcomeCells:
     buckets: int = 50
 
     def take(self, cells: NDArray[np.intp] | Bools) -> "OutcomeCells":
-        """Some of the cells."""
+        """Subset of the cells."""
         return OutcomeCells(
             self.predicted[cells],
             self.label[cells],
@@ -110,7 +110,7 @@ class OutcomeCells:
 
 
 def accuracy(cells: OutcomeCells) -> Estimated:
-    """Share of answers that are the label, with Wilson's interval.
+    """Share of answers that equal the label, with Wilson's interval.
 
     Examples
     --------
@@ -128,9 +128,9 @@ def accuracy(cells: OutcomeCells) -> Estimated:
 
 
 def macro_f1(cells: OutcomeCells) -> Estimated:
-    """Unweighted mean of the classes' F1, by the delta method.
+    """Unweighted mean of the classes' F1, with a delta-method interval.
 
-    Classes are those of answers or labels. Not told where a class has no name.
+    Averaged over classes that occur as answer or label. NaN if a class has no name.
 
     References
     ----------
@@ -142,29 +142,29 @@ def macro_f1(cells: OutcomeCells) -> Estimated:
         return UNKNOWN
     share = cells.weight / total
     classes, place = np.unique(np.concatenate([cells.predicted, cells.label]), return_inverse=True)
-    said, true = place[: len(share)], place[len(share) :]
-    own = said == true
-    right = np.bincount(said[own], weights=share[own], minlength=len(classes))
-    both = np.bincount(said, weights=share, minlength=len(classes))
+    answered, true = place[: len(share)], place[len(share) :]
+    own = answered == true
+    right = np.bincount(answered[own], weights=share[own], minlength=len(classes))
+    both = np.bincount(answered, weights=share, minlength=len(classes))
     both += np.bincount(true, weights=share, minlength=len(classes))
     f1 = 2.0 * right / both
     value = float(f1.mean())
     # Derivative by the share of each cell; that of a right one by 2·right and by both, whose weight is 2.
-    slope = np.where(own, 2.0 / both[said], 0.0) - (f1 / both)[said] - (f1 / both)[true]
+    slope = np.where(own, 2.0 / both[answered], 0.0) - (f1 / both)[answered] - (f1 / both)[true]
     spread = math.sqrt(max(0.0, float(share @ (slope / len(classes)) ** 2)) / n)
     return _around(value, spread, cells, n)
 
 
 def auroc(cells: OutcomeCells) -> Estimated:
-    """Area under the ROC curve of a target of two classes.
+    """Area under the ROC curve of a binary target.
 
-    Each answer's confidence stands for its class, and the rest for the other. Not told with more classes, or
-    labels of one alone.
+    The confidence is the probability of the answered class, the rest that of the other. NaN with more
+    classes, or labels of a single class.
 
     References
     ----------
     DeLong, DeLong & Clarke-Pearson, "Comparing the areas under two or more correlated receiver operating
-    characteristic curves", Biometrics 1988. Weighted; what is tied in a bucket widens the interval.
+    characteristic curves", Biometrics 1988. Weighted; ties within a bucket widen the interval.
     """
     known = cells.with_confidence
     classes = np.unique(np.concatenate([known.predicted, known.label]))
@@ -189,11 +189,11 @@ class ScoreCells:
     Attributes
     ----------
     of_class
-        Number of the class that the score is of; each record has one of every class.
+        Index of the class of the score; each record is counted once for every class.
     bucket
-        Of the score, in their order, 0 … ``buckets`` - 1.
+        Bucket of the score, in ascending order, 0 … ``buckets`` - 1.
     is_label
-        The class is the label.
+        Whether the class is the label.
     records, weight, squares
         As in :class:`OutcomeCells`.
     """
@@ -207,7 +207,7 @@ class ScoreCells:
     buckets: int
 
     def take(self, cells: NDArray[np.intp] | Bools) -> "ScoreCells":
-        """Some of the cells."""
+        """Subset of the cells."""
         return ScoreCells(
             self.of_class[cells],
             self.bucket[cells],
@@ -220,15 +220,15 @@ class ScoreCells:
 
 
 def class_auroc(cells: ScoreCells, *, is_weighted: bool = False) -> Estimated:
-    """Mean of each class's area under the ROC curve against all others.
+    """Mean one-vs-rest area under the ROC curve over the classes.
 
-    Of the classes that some label has and some has not. Intervals take the classes as wholly dependent, and
-    allow for what is tied in a bucket: never too narrow for that.
+    Over classes with both positive and negative labels. Intervals assume full dependence between the classes
+    and include ties within a bucket, so they are conservative.
 
     Parameters
     ----------
     is_weighted
-        By the classes' shares of labels; else all classes alike (macro).
+        Weight the classes by their share of labels; otherwise equally (macro).
 
     References
     ----------
@@ -255,14 +255,14 @@ def class_auroc(cells: ScoreCells, *, is_weighted: bool = False) -> Estimated:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Weights of the records of one side by score, and how many records of equal weight they are."""
+    """Weights of one side's records by score level, and their effective number."""
 
     weights: Floats
     effective: float
 
     @classmethod
     def of(cls, level: Integers, weight: Floats, effective: float, *, levels: int) -> "_Side":
-        """Side of cells with scores at levels."""
+        """Side of cells whose scores are at levels."""
         return cls(np.bincount(level, weights=weight, minlength=levels).astype(np.float64), effective)
 
 
@@ -284,10 +284,9 @@ def _area(negative: _Side, positive: _Side) -> tuple[float, float, float]:
 
 
 def brier_score(cells: OutcomeCells) -> Estimated:
-    """Mean squared distance of the answer's confidence from 0 or 1.
+    """Mean squared difference between the confidence and the hit (0 or 1).
 
-    With two classes the score of Brier (1950) for one of them; with more, that of the class that was
-    answered.
+    For two classes this is Brier's score (1950) of either class; for more, that of the answered class only.
     """
     known = cells.with_confidence
     total, n = float(known.weight.sum()), known.effective
@@ -301,14 +300,14 @@ def brier_score(cells: OutcomeCells) -> Estimated:
 
 @dataclass(frozen=True, slots=True)
 class ScoreConvention:
-    """Scores that rather are of one class than of the answer.
+    """Evidence that scores belong to a fixed class, not to the answer.
 
     Attributes
     ----------
     below
-        Share of scores under one half, which no answer of two classes has by its own.
+        Share of scores under one half, impossible for the answer's own probability with two classes.
     brier, brier_of_class
-        Brier score as read, and as it is if those are the scores of the other class.
+        Brier score as read, and with the scores read as those of the fixed class.
     """
 
     below: float
@@ -324,14 +323,14 @@ class ScoreConvention:
 
 
 def score_convention(cells: OutcomeCells) -> ScoreConvention | None:
-    """Notice of scores by another convention; None without any.
+    """Evidence that scores belong to a fixed class, or None.
 
     Examples
     --------
-    >>> said, hit = np.array([1, 0]), np.array([True, True])
-    >>> n, sure = np.array([60, 40]), np.array([54.0, 4.0])  # 0.9 beside 1, 0.1 beside 0
+    >>> answered, hit = np.array([1, 0]), np.array([True, True])
+    >>> n, sure = np.array([60, 40]), np.array([54.0, 4.0])  # score 0.9 with class 1, 0.1 with class 0
     >>> brier = np.array([0.6, 32.4])
-    >>> seen = OutcomeCells(said, said, hit, said * 40 + 5, n, n * 1.0, n * 1.0, sure, brier)
+    >>> seen = OutcomeCells(answered, answered, hit, answered * 40 + 5, n, n * 1.0, n * 1.0, sure, brier)
     >>> found = score_convention(seen)
     >>> found.below, found.brier, round(found.brier_of_class, 3)
     (0.4, 0.33, 0.01)
@@ -355,7 +354,7 @@ def score_convention(cells: OutcomeCells) -> ScoreConvention | None:
 def calibration_error(cells: OutcomeCells) -> Estimated:
     """Expected calibration error of the answers' confidences, in ten bins.
 
-    Noise raises it: of a calibrated model it is about 0.4 · sqrt(10 / records), not 0.
+    Biased upwards by noise: for a calibrated model it is about 0.4 · sqrt(10 / records), not 0.
 
     References
     ----------
@@ -379,7 +378,7 @@ def _around(value: float, spread: float, cells: OutcomeCells, n: float) -> Estim
 
 @dataclass(frozen=True, slots=True)
 class MeasureHistogram:
-    """Counted values, one entry per bucket in order.
+    """Histogram of values, one entry per bucket in ascending order.
 
     ``records``, ``weight`` and ``squares`` as in :class:`OutcomeCells`; ``total`` is the weighted sum.
     """
@@ -390,7 +389,7 @@ class MeasureHistogram:
     total: Floats
 
     def mean(self) -> Estimated:
-        """Mean of the values, exact, with a normal interval."""
+        """Exact mean of the values, with a normal interval."""
         mass, squares = float(self.weight.sum()), float(self.squares.sum())
         if not (mass > 0 and squares > 0):
             return UNKNOWN
@@ -411,9 +410,9 @@ class MeasureHistogram:
         return Estimated(value, low, high, found.records, found.effective)
 
     def quantile(self, rank: float) -> Estimated:
-        """Quantile, within the ratio of a bucket.
+        """Quantile, within the width of a bucket.
 
-        Its interval is that of order statistics.
+        The interval is that of order statistics.
         """
         mass, squares = float(self.weight.sum()), float(self.squares.sum())
         if not (mass > 0 and squares > 0):
@@ -430,13 +429,13 @@ class MeasureHistogram:
 
 
 def root(figure: Estimated) -> Estimated:
-    """Square root of a figure and its limits, as for the RMSE."""
+    """Square root of a figure and its limits, for the RMSE."""
     value, low, high = (math.sqrt(max(one, 0.0)) for one in (figure.value, figure.low, figure.high))
     return Estimated(value, low, high, figure.records, figure.effective)
 
 
 def numbered(names: Sequence[str], unnamed: frozenset[str]) -> Integers:
-    """Number of each class name; -1 for one of ``unnamed``."""
+    """Index of each class name; -1 for one of ``unnamed``."""
     numbers: dict[str, int] = {}
     return np.array(
         [-1 if name in unnamed else numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64
@@ -444,7 +443,7 @@ def numbered(names: Sequence[str], unnamed: frozenset[str]) -> Integers:
 
 
 def number_text(value: float, *, digits: int = 3) -> str:
-    """Number for people: some digits, or all of a larger whole one.
+    """Number as display text, with few digits.
 
     Examples
     --------
@@ -457,7 +456,7 @@ def number_text(value: float, *, digits: int = 3) -> str:
 def figure_text(
     statistic: str, value: float | None, low: float | None = None, high: float | None = None
 ) -> str:
-    """Figure for people, with its interval where known.
+    """Figure as display text, with its interval if known.
 
     Examples
     --------

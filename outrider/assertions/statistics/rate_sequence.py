@@ -1,9 +1,8 @@
 """Confidence sequences: failure-rate intervals valid at all times.
 
-They stay true however often somebody looks.
-
-A 95 % interval is wrong once in twenty looks, so a test that is watched all day alarms for nothing. The
-bounds here hold at all times together: they come from betting martingales (Ville's inequality).
+The bounds hold however often they are checked. An ordinary 95 % interval is wrong in one of twenty checks, so
+a test that is watched all day gives false alarms. The bounds here hold at all times together: they come from
+betting martingales (Ville's inequality).
 """
 
 import math
@@ -24,21 +23,21 @@ Counts = NDArray[np.int64]
 def log_wealth(passed: Counts, failed: Counts, weight: Floats, rate: float) -> Floats:
     r"""Logarithm of the evidence against a failure rate up to ``rate``.
 
-    The evidence is a fortune that starts at 1 and bets on failures: while the statement is true, it ever
-    reaches 1 / a with a probability of at most a. With bets :math:`b`, caps :math:`c` and weights
-    :math:`w_i \le c` it is the mean over (b, c) of
+    The evidence is a fortune that starts at 1 and bets on failures: while the failure rate is at most
+    ``rate``, it ever reaches 1 / a with a probability of at most a. With bets :math:`b`, caps :math:`c` and
+    weights :math:`w_i \le c` it is the mean over (b, c) of
 
     .. math:: \prod_i \left(1 + \frac{b}{c} w_i \frac{y_i - m}{m}\right)
 
-    A bet whose cap a weight exceeds is lost. So all bets that count are proportional to the weights, and the
-    fortune is at most 1 where ``rate`` is the weighted share of failures or above.
+    A bet whose cap is below a weight is lost. So all remaining bets are proportional to the weights, and the
+    fortune is at most 1 if ``rate`` is at least the weighted share of failures.
 
     Parameters
     ----------
     passed, failed
-        Numbers of answers per class of weight, shape (..., classes).
+        Number of passed and failed answers per weight class, shape (..., classes).
     weight
-        Of each class, in [1, ``HEAVIEST``], shape (classes,).
+        Weight of each class, in [1, ``HEAVIEST``], shape (classes,).
     rate
         In (0, 1).
 
@@ -60,18 +59,18 @@ class RateSequence:
     The state is the number of answers and failures per class of weight: sequences of parts of a stream add up
     to that of the whole, in any order.
 
-    What is tested: *given everything that came before, no question fails with a probability above* ``rate``.
-    While that is true, :meth:`exceeds` ever says otherwise with a probability of (1 - confidence) / 2,
-    whatever the weights, the number of looks and the rule that decides when to look or stop; only the draw
-    may not depend on the answer. Bets are in proportion to the weights and never change, so the same holds of
-    the weaker statement that the mean probability over all that could have been asked so far is not above
-    ``rate`` (because ``1 + x <= exp(x)``): a rate may move. If it stays the same, :meth:`interval` is true at
-    all times together with a probability of ``confidence`` at least; it always contains :attr:`rate`.
+    Null hypothesis: *given the past, no question fails with a probability above* ``rate``. While that is
+    true, :meth:`exceeds` ever returns True with a probability of at most (1 - confidence) / 2, for any
+    weights, number of checks and stopping rule; only the draw must not depend on the answer. Bets are
+    proportional to the weights and fixed, so the same holds for the weaker hypothesis that the mean failure
+    probability over all questions so far is at most ``rate`` (because ``1 + x <= exp(x)``): the rate may
+    change over time. If it is constant, :meth:`interval` covers it at all times together with a probability
+    of at least ``confidence``; it always contains :attr:`rate`.
 
     Parameters
     ----------
     counts
-        (answers, failures) per class of weight; see :meth:`of`.
+        (answers, failures) per weight class; see :meth:`of`.
 
     References
     ----------
@@ -104,7 +103,7 @@ class RateSequence:
         failed
             Whether each question failed, shape (n,).
         weight
-            1 / probability of having been asked about, shape (n,); below 1 counts as 1.
+            1 / probability of having been asked, shape (n,); below 1 counts as 1.
 
         Raises
         ------
@@ -129,7 +128,7 @@ class RateSequence:
         return RateSequence(merged)
 
     def without(self, part: "RateSequence") -> "RateSequence":
-        """Sequence of all answers outside a part."""
+        """Sequence of all answers outside ``part``."""
         rest = {}
         for one, (asked, failed) in self.counts.items():
             gone = part.counts.get(one, (0, 0))
@@ -154,16 +153,16 @@ class RateSequence:
         return float(failed @ weight) / total if total else 0.0
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Bounds of the rate at all times together; (0.0, 1.0) without answers."""
+        """Bounds of the rate, valid at all times together. (0.0, 1.0) without answers."""
         check_confidence(confidence)
         passed, failed, weight = self._columns()
         low = _lower(passed, failed, weight, confidence)
         return low, 1.0 - _lower(failed, passed, weight, confidence)
 
     def exceeds(self, rate: float, confidence: float = 0.95) -> bool:
-        """Test for a lower bound above ``rate``, in [0, 1].
+        """True if the lower bound is above ``rate``, in [0, 1].
 
-        At 0 a single failure proves it.
+        For rate 0 a single failure is enough.
         """
         check_confidence(confidence)
         if not 0.0 < rate < 1.0:
@@ -171,12 +170,12 @@ class RateSequence:
         return bool(log_wealth(*self._columns(), rate) >= threshold_of(confidence))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """State that JSON can carry."""
         return {"classes": {str(one): list(counts) for one, counts in sorted(self.counts.items())}}
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Sequence from the state of :meth:`to_dict`, empty from empty."""
+        """Inverse of :meth:`to_dict`. An empty mapping gives an empty object."""
         classes = state.get("classes", {})
         return cls({int(one): (int(asked), int(failed)) for one, (asked, failed) in classes.items()})
 
@@ -188,14 +187,14 @@ class RateSequence:
 
 
 def _lost(passed: Counts, failed: Counts, weight: Floats, stake: Floats) -> Floats:
-    """Log loss of each bet by answers that passed, independent of the rate, shape (..., bets)."""
+    """Log factor of each bet from passed answers, which does not depend on the rate, shape (..., bets)."""
     heaviest = np.where(passed + failed > 0, weight, 0.0).max(axis=-1, initial=0.0)
     alive = np.where(heaviest[..., None] <= CAP_OF_BET, 0.0, -np.inf)
     return np.asarray(passed @ np.log1p(-stake) + alive)
 
 
 def _lower(passed: Counts, failed: Counts, weight: Floats, confidence: float) -> float:
-    """Smallest rate that the evidence does not speak against: it falls with the rate."""
+    """Lower confidence bound of the rate."""
     from scipy.optimize import brentq
     from scipy.special import expit
 

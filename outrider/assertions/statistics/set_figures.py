@@ -1,6 +1,6 @@
 """Macro-F1 and average precision of rows, and bounds on their fall.
 
-Such a figure is no mean over rows: its scatter comes from leaving groups of entities out (jackknife).
+These figures are not means over rows: their variance comes from leaving out groups of entities (jackknife).
 """
 
 import math
@@ -16,20 +16,20 @@ from .loss_bounds import Excess, design_effect, quantile_of
 SetFigure = Literal["macro_f1", "average_precision"]
 SET_FIGURES: tuple[SetFigure, ...] = get_args(SetFigure)
 GROUPS = 100
-"""Groups of entities that are left out in turn, at most."""
+"""Maximum number of groups of entities that are left out in turn."""
 _SHARE: Mapping[SetFigure, float] = {"macro_f1": 2.0, "average_precision": 1.0}
-"""Rows of a class whose loss costs its figure as much as all that it has."""
+"""Divisor: losing a share s of a class's rows lowers its figure by about s / divisor."""
 Floats: TypeAlias = NDArray[np.float64]
 Classes: TypeAlias = NDArray[np.intp]
 
 
 def macro_f1(answers: Classes, labels: Classes, classes: int) -> float:
-    """Mean over the labelled classes of F1.
+    """Mean F1 over the labelled classes.
 
     Parameters
     ----------
     answers, labels
-        Class numbers, shape (rows,); an answer of -1 is none of the classes.
+        Class indices, shape (rows,); an answer of -1 is none of the classes.
 
     Examples
     --------
@@ -38,21 +38,21 @@ def macro_f1(answers: Classes, labels: Classes, classes: int) -> float:
     0.583
     """
     there = np.bincount(labels, minlength=classes)
-    said = np.bincount(answers[answers >= 0], minlength=classes)
+    predicted = np.bincount(answers[answers >= 0], minlength=classes)
     hit = np.bincount(labels[answers == labels], minlength=classes)
     seen = there > 0
-    return float(np.mean(2.0 * hit[seen] / (there + said)[seen])) if seen.any() else 0.0
+    return float(np.mean(2.0 * hit[seen] / (there + predicted)[seen])) if seen.any() else 0.0
 
 
 def average_precision(scores: Floats, labels: Classes) -> float:
-    """Mean over the labelled classes of the average precision of their scores.
+    """Mean average precision over the labelled classes.
 
-    Equal scores are ranked as one, as in scikit-learn.
+    Equal scores share one rank, as in scikit-learn.
 
     Parameters
     ----------
     scores
-        Shape (rows, classes).
+        Score of each class, shape (rows, classes).
 
     Examples
     --------
@@ -65,7 +65,7 @@ def average_precision(scores: Floats, labels: Classes) -> float:
 
 
 def _average_precisions(scores: Floats, labels: Classes, groups: NDArray[np.intp], number: int) -> Floats:
-    """Figure of all rows, then without each of ``number`` groups; each class is sorted once."""
+    """Figure of all rows, then without each of ``number`` groups, shape (number + 1,)."""
     total, classes = np.zeros((2, 1 + number))
     for label in np.unique(labels):
         order = np.argsort(-scores[:, label], kind="stable")
@@ -80,7 +80,7 @@ def _average_precisions(scores: Floats, labels: Classes, groups: NDArray[np.intp
 
 
 def _precision(ranked: Floats, hits: NDArray[np.bool_]) -> float:
-    """Average precision of scores in falling order."""
+    """Average precision of hits sorted by descending score."""
     ends = np.append(np.flatnonzero(np.diff(ranked)), len(ranked) - 1)
     reached = hits.cumsum()[ends]
     gained = np.diff(reached, prepend=0)
@@ -98,21 +98,21 @@ def set_excess(
     times: NDArray[np.datetime64] | None = None,
     error: float = 0.05,
 ) -> Excess:
-    """Fall of a figure from champion to candidate, with one-sided bounds.
+    """Decrease of a figure from champion to candidate, with one-sided bounds.
 
     Parameters
     ----------
     champion, candidate
-        Class numbers, shape (rows,), or for ``average_precision`` scores, shape (rows, classes).
+        Class indices, shape (rows,), or for ``average_precision`` scores, shape (rows, classes).
     labels
-        Class numbers of the same rows.
+        Class indices of the same rows.
     entities, times, error
-        As of :func:`~outrider.assertions.statistics.loss_bounds.excess`.
+        As for :func:`~outrider.assertions.statistics.loss_bounds.excess`.
 
     References
     ----------
-    Shao & Tu, "The Jackknife and Bootstrap", 1995, section 2.3 (grouped jackknife). What no row has shown
-    yet is bounded as the score interval does: by as many rows of the rarest class, lost.
+    Shao & Tu, "The Jackknife and Bootstrap", 1995, section 2.3 (grouped jackknife). Errors not seen so far
+    are bounded like the score interval does: by that many lost rows of the rarest class.
     """
     rows = len(labels)
     if not rows:
@@ -125,8 +125,8 @@ def set_excess(
         return Excess(value, -1.0, 1.0, rows, count, error, stretch=clusters.stretch)
     found = clusters.combined(lambda numbers: _scatter(figure, both, labels, classes, numbers))
     reach = quantile_of(error, found.freedom) * math.sqrt(found.variance)
-    said = [model if model.ndim == 1 else model.argmax(axis=1) for model in both]
-    lost = ((said[0] == labels) & (said[1] != labels)).astype(np.float64)
+    predicted = [model if model.ndim == 1 else model.argmax(axis=1) for model in both]
+    lost = ((predicted[0] == labels) & (predicted[1] != labels)).astype(np.float64)
     unseen = _unseen(figure, labels, lost, clusters.entities, error)
     # The farther the figure is on one side, the farther what is unseen may pull it to the other.
     up, down = (unseen / 2.0 * (1.0 + max(far, 0.0)) for far in (-value, value))
@@ -140,7 +140,7 @@ def set_excess(
 def _scatter(
     figure: SetFigure, both: tuple[Any, Any], labels: Classes, classes: int, of: NDArray[np.intp]
 ) -> Scatter:
-    """Scatter of a fall, from leaving groups of clusters out."""
+    """Scatter of the decrease, by leaving out groups of clusters."""
     number = min(int(of.max()) + 1, GROUPS)
     falls = _falls(figure, both, labels, classes, of % number, number)
     moved = (number - 1) * falls[1:]  # by how much each group moves the figure, less what all do
@@ -155,25 +155,25 @@ def _falls(
     groups: NDArray[np.intp],
     number: int,
 ) -> Floats:
-    """Fall of all rows, then without each of ``number`` groups."""
+    """Decrease over all rows, then without each of ``number`` groups, shape (number + 1,)."""
     if figure == "macro_f1":
-        old, new = (_macro_f1s(said, labels, classes, groups, number) for said in both)
+        old, new = (_macro_f1s(predicted, labels, classes, groups, number) for predicted in both)
     else:
-        old, new = (_average_precisions(said, labels, groups, number) for said in both)
+        old, new = (_average_precisions(scores, labels, groups, number) for scores in both)
     return np.asarray(old - new)
 
 
 def _macro_f1s(
     answers: Classes, labels: Classes, classes: int, groups: NDArray[np.intp], number: int
 ) -> Floats:
-    """Figure of all rows, then without each of ``number`` groups."""
+    """Figure of all rows, then without each of ``number`` groups, shape (number + 1,)."""
     without = (groups != group for group in range(number))
     found = [macro_f1(answers[kept], labels[kept], classes) for kept in without]
     return np.array([macro_f1(answers, labels, classes), *found])
 
 
 def _unseen(figure: SetFigure, labels: Classes, lost: Floats, units: NDArray[np.intp], error: float) -> float:
-    """Fall that entities not seen to err, or rows of the rarest class, may still hide."""
+    """Upper bound of the decrease by errors not seen yet, of any rows or of the rarest class."""
     rows = np.bincount(labels)
     seen = np.flatnonzero(rows)
     rarest = labels == int(seen[np.argmin(rows[seen])])

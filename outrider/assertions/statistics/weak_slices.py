@@ -1,7 +1,7 @@
 """Search for weak slices: parts of the traffic with a higher rate.
 
-A slice is one to three conditions under which records are wrong, or flagged, more often. They are searched on
-half of the entities and proven on the other half.
+A slice is one to three conditions under which records are wrong, or flagged, more often. Slices are searched
+on half of the entities and tested on the other half.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,24 +21,25 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 ERROR = 0.05
 LEAST_ROWS, LEAST_SHARE = 30, 0.01
-"""Smaller slices are not proposed: nothing could be proven of them, or little would be gained."""
+"""Minimum size of a proposed slice, in rows and as a share of the records."""
 MOST_SEARCHED = 20_000
 MOST_VALUES, MOST_KINDS, MOST_CONDITIONS = 30, 200, 400
-"""Values of a column that become conditions; a column with more kinds of them names records; conditions."""
+"""Maximum numbers: values per column that become conditions; distinct values of a column (more are ids);
+conditions."""
 _THRESHOLDS = np.linspace(0.1, 0.9, 9)
 _BEAM = 40
-"""Slices of two conditions to which a third is added."""
+"""Number of two-condition slices that are extended by a third condition."""
 _SPLIT = 3.0
-"""Standard errors by which a further condition must split what it is added to, as the largest of hundreds of
-idle ones does by chance; and by which a proposal must be worse than the rest."""
+"""Minimum effect of a further condition, and of a proposal, in standard errors; the largest of hundreds of
+irrelevant conditions may reach it."""
 _WITHIN = 0.5
-"""Part of a slice's scatter over records that must be within stretches of time for these to be left out."""
+"""Minimum part of a slice's variance within stretches of time for removing differences between stretches."""
 _LENGTH = "length of "
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Condition on one column: ``attrs.region = north``, ``length of inputs.text > 140``."""
+    """Condition on a column, such as ``length of inputs.text > 140``."""
 
     column: str
     operator: Operator
@@ -53,26 +54,24 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class WeakSlice:
-    """Slice with its rate.
-
-    Figures are of the records that did not propose the slice.
+    """Slice with its rate, on records not used to propose slices.
 
     Attributes
     ----------
     conditions
-        All of them hold.
+        Conditions that all hold in the slice.
     rows
-        Records behind ``rate``.
+        Number of records of ``rate``.
     share
-        Part of the traffic, by weight.
+        Share of the traffic, by weight.
     rate, low, high
-        Of the outcome in the slice, with a 95 % interval.
+        Rate of the outcome in the slice, with a 95 % interval.
     rest
         Rate of all other records.
     more, more_low, more_high
         ``rate - rest`` with its 95 % interval.
     p
-        Chance of so much more where the slice is no worse than the rest, for all proposals together (Holm).
+        Holm-adjusted p-value over all proposals, for a slice no worse than the rest.
     """
 
     conditions: tuple[Condition, ...]
@@ -98,9 +97,9 @@ class WeakSlices:
     Attributes
     ----------
     rows, rate
-        Records that the slices were proven on, and their rate.
+        Number of records that slices were tested on, and their rate.
     slices
-        Proposals, the surest first.
+        Proposals, smallest p-value first.
     left_out
         Columns that were not searched, each with the reason.
     """
@@ -111,11 +110,11 @@ class WeakSlices:
     slices: tuple[WeakSlice, ...] = ()
     left_out: dict[str, str] = field(default_factory=dict)
     stretch: str = ""
-    """Stretch of time that alone the proof holds for; empty where days are enough to show how they differ."""
+    """Period to which the test is limited; empty if there are enough days."""
 
     @property
     def proven(self) -> tuple[WeakSlice, ...]:
-        """Slices that are worse than the rest, by their ``p``."""
+        """Slices proven worse than the rest, by their ``p``."""
         return tuple(one for one in self.slices if one.p <= self.error)
 
 
@@ -135,19 +134,20 @@ def find_weak_slices(
     Parameters
     ----------
     columns
-        What conditions are on: numbers, strings, truth values; of texts their length. Others are left out.
+        Columns for the conditions: numbers, strings, booleans; for free texts their length. Others are left
+        out.
     outcome
-        What is bad of each record, true or false, shape (rows,).
+        Whether each record is bad, shape (rows,).
     weight
-        Records of the traffic for which each stands; 1.
+        Number of traffic records that each record represents; default 1.
     entity
-        Whom each record is of, or null; all records of one are on one side of the split.
+        Entity of each record, or null; all records of one entity are on one side of the split.
     time
-        Event time of each record; None where unknown.
+        Event time of each record; None if unknown.
     most
-        Proposals. More of them need more records to be proven, since all hold together.
+        Maximum number of proposals. More proposals need more records, since all are tested together.
     error
-        Chance that any slice is called proven that is no worse than the rest.
+        Probability that any slice is called proven although it is no worse than the rest.
 
     Raises
     ------
@@ -157,11 +157,12 @@ def find_weak_slices(
     Notes
     -----
     The search tries every value, decile and missing value of each column, all pairs, and a third condition on
-    the best pairs: a tree that splits column by column does not find two that matter only together. Records
-    of a slice are left out of later ones, in search and proof: each is a finding of its own. Proposals depend
-    on their half of the records alone, so that Holm's correction over them, not over all that was searched,
-    bounds the error on the other half. Days, or hours where days are few, have a rate of their own: what a
-    whole one has in common is left out where the slice has records of most, and else whole ones are compared.
+    the best pairs: a tree that splits column by column misses two conditions that matter only together.
+    Records of a slice are removed from later ones, in search and test, so that slices are distinct. Proposals
+    depend only on their half of the records, so that Holm's correction over the proposals, not over all
+    searched slices, bounds the error on the other half. Each day (each hour, if there are few days) has its
+    own rate: the day's mean is removed if the slice has records on most days; otherwise whole days are
+    compared.
 
     References
     ----------
@@ -200,7 +201,7 @@ def find_weak_slices(
 
 
 def holds(condition: Condition, columns: pa.Table | pa.RecordBatch) -> Bools:
-    """Rows on which a condition holds, shape (rows,)."""
+    """Mask of the rows on which a condition holds, shape (rows,)."""
     name = condition.column
     is_length = name.startswith(_LENGTH) and name not in columns.schema.names
     column = columns.column(name.removeprefix(_LENGTH) if is_length else name)
@@ -217,7 +218,7 @@ def holds(condition: Condition, columns: pa.Table | pa.RecordBatch) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class _Conditions:
-    """Conditions with the rows on which each holds, float32, shape (rows, conditions)."""
+    """Conditions with a float32 indicator of the rows on which each holds, shape (rows, conditions)."""
 
     conditions: tuple[Condition, ...]
     rows: NDArray[np.float32]
@@ -226,7 +227,7 @@ class _Conditions:
     def of(
         cls, columns: pa.Table | pa.RecordBatch, at: NDArray[np.intp], left_out: dict[str, str]
     ) -> "_Conditions":
-        """Conditions of all columns on some rows; ``left_out`` gets those of which none can be made."""
+        """Conditions of all columns on some rows; ``left_out`` receives the reasons for skipped columns."""
         table = columns.take(pa.array(at))
         found: list[Condition] = []
         for name in table.schema.names:
@@ -249,9 +250,9 @@ class _Conditions:
 
 
 def _evenly(kept: Sequence[int], found: Sequence[Condition], split: Sequence[int]) -> list[int]:
-    """Conditions by turns of their columns, two each, the evenest of each and columns of few first.
+    """Conditions in turns of two per column, the most balanced first, columns with few conditions first.
 
-    So many columns of numbers crowd out no column of two values, neither of which says less than the other.
+    So many numeric columns do not displace a binary column.
     """
     turns: dict[str, int] = {}
     turn: dict[int, int] = {}
@@ -261,14 +262,14 @@ def _evenly(kept: Sequence[int], found: Sequence[Condition], split: Sequence[int
 
 
 def _plain(column: Any) -> Any:
-    """A column whose values stand in it, not in a dictionary or elsewhere."""
+    """Column with plain values instead of dictionary or view encodings."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
 def _conditions_on(name: str, column: Any) -> Iterator[Condition]:
-    """Conditions on a column; ValueError with the reason where there are none."""
+    """Conditions on a column; raises ValueError with the reason if there are none."""
     kind = column.type
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
@@ -298,7 +299,7 @@ def _thresholds(name: str, column: Any) -> Iterator[Condition]:
 
 
 def _search(known: _Conditions, y: Bools, w: Floats, most: int) -> list[tuple[Condition, ...]]:
-    """Worst slices, each on the records that the ones before it leave."""
+    """Worst slices in sequence, each on the records that earlier ones leave."""
     chosen: list[tuple[Condition, ...]] = []
     left = np.ones(len(y), dtype=np.bool_)
     while len(chosen) < most and known.conditions:
@@ -342,12 +343,12 @@ def _worst(rows: NDArray[np.float32], y: Bools, w: Floats) -> tuple[list[int], f
 
 @dataclass(frozen=True, slots=True)
 class _Sums:
-    """Sums of all searched records, which a slice is held against."""
+    """Sums over all searched records, for comparison with slices."""
 
     weight: float
     hit: float
     effective: float
-    """Records of equal weight that would say as much, for each unit of weight."""
+    """Effective number of records per unit of weight."""
 
     @classmethod
     def of(cls, y: Bools, w: Floats) -> "_Sums":
@@ -356,7 +357,7 @@ class _Sums:
     def score(self, weight: NDArray[Any], hit: NDArray[Any], *, of: tuple[Any, Any] | None = None) -> Floats:
         """Standard errors by which slices are worse than the rest of ``of``; -inf for too small ones.
 
-        ``weight`` and ``hit`` are their sums, arrays of one shape.
+        ``weight`` and ``hit`` are the slices' sums, arrays of one shape.
         """
         whole, hits = (self.weight, self.hit) if of is None else of
         weight, hit = weight.astype(np.float64), hit.astype(np.float64)
@@ -373,7 +374,7 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Proof:
-    """Records that proposed nothing, of which earlier slices leave some."""
+    """Test records; those of earlier slices are removed."""
 
     table: Any
     y: Bools
@@ -381,21 +382,21 @@ class _Proof:
     clusters: Clusters
 
     def of(self, conditions: tuple[Condition, ...]) -> WeakSlice | None:
-        """A slice's figures, its ``p`` alone; its records are gone afterwards. None without records."""
+        """Figures of a slice with its unadjusted p-value; removes its records. None without records."""
         inside = np.logical_and.reduce([holds(condition, self.table) for condition in conditions])
         if not inside.any() or inside.all():
             return None
         sums = Sums.of(self.y, self.w, inside.astype(np.intp), 2, entities=self.clusters.entities)
-        told = shares(sums)
-        rest, here = (Limits(*(each[[side]] for each in told)) for side in (0, 1))
+        rates = shares(sums)
+        rest, here = (Limits(*(each[[side]] for each in rates)) for side in (0, 1))
         chance, wider = _chance(self.y, self.w, self.clusters, inside)
         value, low, high = (float(each[0]) for each in differences(here, rest))
         low, high = max(value - wider * (value - low), -1.0), min(value + wider * (high - value), 1.0)
-        rate, least, most = (float(each[1]) for each in told)
+        rate, least, most = (float(each[1]) for each in rates)
         least, most = max(rate - wider * (rate - least), 0.0), min(rate + wider * (most - rate), 1.0)
         found = WeakSlice(
             conditions, int(inside.sum()), float(sums.weight[1] / sums.weight.sum()), rate, least, most,
-            float(told.value[0]), value, low, high, chance,
+            float(rates.value[0]), value, low, high, chance,
         )  # fmt: skip
         outside = ~inside
         self.table = self.table.filter(pa.array(outside))
@@ -405,12 +406,11 @@ class _Proof:
 
 
 def _chance(y: Bools, w: Floats, clusters: Clusters, inside: Bools) -> tuple[float, float]:
-    """Chance of a rate so far above the rest's where both are the same.
+    """P-value of a slice's excess rate, and factor that widens its interval for stretches of time.
 
-    The larger of three: Student's, of the difference between the weighted rates, with the variance between
-    entities and degrees of freedom by its kurtosis; the same within stretches of time; and Fisher's exact one
-    of as many records as say as much, which stands where few hits are expected. Beside it, by how much
-    stretches make the interval by entities wider.
+    The p-value is the largest of three: Student's test of the difference between the weighted rates, with the
+    variance between entities and degrees of freedom by kurtosis; the same within stretches of time; and
+    Fisher's exact test with the effective number of records, which decides if few hits are expected.
     """
     from scipy.stats import hypergeom, t
 
@@ -447,9 +447,8 @@ def _chance(y: Bools, w: Floats, clusters: Clusters, inside: Bools) -> tuple[flo
 def _in_time(y: Bools, w: Floats, inside: Bools, clusters: Clusters) -> tuple[float, Scatter] | None:
     """Difference between the rates within stretches of time, with its scatter.
 
-    What a whole stretch has in common cancels; how far the difference itself changes from one to the next is
-    its scatter, as well known as stretches have records on both sides. None where a slice is mostly of
-    stretches as a whole, or none are known.
+    Effects common to a stretch cancel; the scatter is the variation of the difference between stretches. None
+    if the slice consists mostly of whole stretches, or stretches are unknown.
     """
     stretches = clusters.stretches
     if stretches is None:
@@ -479,7 +478,7 @@ def _in_time(y: Bools, w: Floats, inside: Bools, clusters: Clusters) -> tuple[fl
 
 
 def _spread(residuals: Floats, clusters: Numbers) -> Scatter:
-    """Variance of the sum of residuals, with as many degrees of freedom as clusters carry it."""
+    """Variance of the sum of residuals, with degrees of freedom from the clusters' shares in it."""
     square = np.bincount(clusters, residuals) ** 2
     total = float(square.sum())
     if len(square) < 2 or total <= 0.0:
@@ -489,7 +488,7 @@ def _spread(residuals: Floats, clusters: Numbers) -> Scatter:
 
 
 def _holm(found: Sequence[WeakSlice], proposed: int) -> Iterator[WeakSlice]:
-    """Slices with their chances for all proposals together, smallest first."""
+    """Slices with Holm-adjusted p-values, smallest first."""
     largest = 0.0
     for number, one in enumerate(sorted(found, key=lambda each: each.p)):
         largest = max(largest, min(1.0, one.p * (proposed - number)))
@@ -497,7 +496,7 @@ def _holm(found: Sequence[WeakSlice], proposed: int) -> Iterator[WeakSlice]:
 
 
 def _codes(entity: ArrayLike | None, rows: int) -> NDArray[np.intp]:
-    """Number of each record's entity; a record without one stands for itself."""
+    """Index of each record's entity; a record without one is its own."""
     if entity is None:
         return np.arange(rows)
     values = entity if isinstance(entity, pa.Array | pa.ChunkedArray) else pa.array(entity, from_pandas=True)

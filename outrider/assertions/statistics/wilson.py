@@ -28,8 +28,8 @@ def wilson_interval(
     hits, trials
         Counts, ``0 <= hits <= trials``; numbers, or arrays of any one shape.
     confidence
-        Coverage, in (0, 1). Each limit alone holds with ``(1 + confidence) / 2``: a one-sided limit of 95 %
-        is one of those of 0.9.
+        Coverage, in (0, 1). Each limit alone holds with probability ``(1 + confidence) / 2``: use 0.9 for a
+        one-sided limit of 95 %.
 
     Returns
     -------
@@ -69,12 +69,8 @@ def wilson_limits(share: Floats, n: Floats, quantile: Floats | float) -> tuple[F
 def wilson_limits(share: Any, n: Any, quantile: Any) -> tuple[Any, Any]:
     """Wilson's limits of a share in [0, 1].
 
-    ``n`` are records, or effective ones.
-
-    Parameters
-    ----------
-    quantile
-        Of the distribution that the share is thought to have: normal, or Student's for estimated variances.
+    ``n`` is the number of records, or the effective number; ``quantile`` is that of the normal distribution,
+    or of Student's for estimated variances.
     """
     z2 = quantile * quantile
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)

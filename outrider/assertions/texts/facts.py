@@ -66,7 +66,7 @@ _SPOKEN = re.compile(
 )
 _BEFORE = re.compile(r"(us\$|[$€£¥₹]|\b(?:usd|eur|gbp|rs\.?))\s?\Z")
 _ANSWER = re.compile(r"\W*(yes|no|ja|nein|oui|non|sí|是|否|不是|不)(?![\w-])")
-_SAID = {
+_ANSWERS = {
     "ja": "yes",
     "oui": "yes",
     "sí": "yes",
@@ -80,9 +80,9 @@ _SAID = {
 
 
 def facts_of(text: str) -> list[str]:
-    r"""Facts of a text, normalised; numbers of lists are none.
+    r"""Facts of a text, normalised; numbers of list items do not count.
 
-    A number in words is a fact from two on with a unit, without one from ten on: *one day* is often none.
+    A number word counts from two on if it has a unit, else from ten on: *one day* often states nothing.
 
     Examples
     --------
@@ -99,12 +99,12 @@ def facts_of(text: str) -> list[str]:
         plain = _DATE.sub(" ", plain) if found else plain
         found += [_number(each) for each in _NUMBER.finditer(plain)]
     found += filter(None, map(_spoken_number, _SPOKEN.finditer(plain)))
-    said = _ANSWER.match(plain)
-    return [_SAID.get(said[1], said[1]), *found] if said else found
+    answer = _ANSWER.match(plain)
+    return [_ANSWERS.get(answer[1], answer[1]), *found] if answer else found
 
 
 def number_text(value: float) -> str:
-    """A number as text, whatever its form.
+    """Number as text, equal for int and float.
 
     Examples
     --------
@@ -135,18 +135,18 @@ def _number(found: re.Match[str]) -> str:
 
 def _spoken_number(found: re.Match[str]) -> str:
     value = _spoken(found["words"])
-    is_told = value is not None and value >= (2 if found["unit"] else 10)
-    return _with_unit(value, found["unit"]) if value is not None and is_told else ""
+    counts = value is not None and value >= (2 if found["unit"] else 10)
+    return _with_unit(value, found["unit"]) if value is not None and counts else ""
 
 
 def _with_unit(value: float, unit: str | None) -> str:
     return f"{number_text(value)} {_UNITS[unit]}" if unit else number_text(value)
 
 
-def _spoken(said: str) -> float | None:
-    """Value of a number in words; None of words that make none."""
+def _spoken(words: str) -> float | None:
+    """Value of a number in words; None if the words are not a number."""
     total, here = 0.0, -1.0
-    for word in re.split(r"[\s-]+", said):
+    for word in re.split(r"[\s-]+", words):
         if word in _SCALES:
             scale = _SCALES[word]
             if here < 0:

@@ -14,13 +14,13 @@ _WITHOUT_MEANING = {"ctx", "kind", "type_comment", "type_ignores"}
 def syntax_text(source: str) -> str:
     """Text of the syntax tree of a source, without comments and docstrings.
 
-    The same on every Python from 3.11 on, which ``ast.dump`` is not: empty fields are left out, so that a
-    later Python with more of them says the same.
+    Equal on every Python from 3.11 on, unlike ``ast.dump``: empty fields are left out, as later versions add
+    fields.
 
     Raises
     ------
     SyntaxError
-        If the source is no Python.
+        If the source is not valid Python.
 
     Examples
     --------
@@ -29,18 +29,18 @@ def syntax_text(source: str) -> str:
     """
     if not source[:1].isspace():
         return text_of(ast.parse(source))
-    (block,) = ast.parse(f"if True:\n{source}").body  # texts of several lines may stand further left
+    (block,) = ast.parse(f"if True:\n{source}").body  # texts of several lines may be indented less
     assert isinstance(block, ast.If)
     return text_of(ast.Module(block.body, []))
 
 
 def text_of(node: ast.AST) -> str:
-    """Text of a syntax tree, as of :func:`syntax_text`."""
+    """Text of a syntax tree, as in :func:`syntax_text`."""
     return "".join(_parts(node))
 
 
 def lambdas_at(source: str, line: int) -> str:
-    """Text of the lambda functions that begin in a line."""
+    """Text of the lambda functions that start in a line."""
     found = (node for node in ast.walk(_tree(source)) if isinstance(node, ast.Lambda) and node.lineno == line)
     return "".join(map(text_of, found))
 
@@ -71,7 +71,7 @@ def _parts(value: object) -> Iterator[str]:
 
 
 def _held(value: object) -> object:
-    """Field of a node; of statements without texts, such as docstrings, and pass."""
+    """Field of a node without ``pass`` and text statements such as docstrings."""
     if not isinstance(value, list):
         return value
     return [one for one in value if not _does_nothing(one)]
@@ -82,7 +82,7 @@ def _does_nothing(node: object) -> bool:
 
 
 def _pieces(node: ast.JoinedStr) -> list[ast.AST]:
-    """Pieces of an f-string; Python 3.12 cuts its texts differently."""
+    """Parts of an f-string, normalised: Python 3.12 splits its texts differently."""
     found: list[ast.AST] = []
     for piece in node.values:
         text = _text_in(piece)
@@ -95,5 +95,5 @@ def _pieces(node: ast.JoinedStr) -> list[ast.AST]:
 
 
 def _text_in(node: ast.AST) -> str | None:
-    """Text of a constant; None for another node."""
+    """Text of a constant node; None for other nodes."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

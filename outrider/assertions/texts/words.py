@@ -1,8 +1,8 @@
 """Words of texts, in every script.
 
-Words stand between white space. Where a script has none between its words (Chinese, Japanese, Thai, Lao,
-Khmer, Burmese, Tibetan and others), each two letters in a row are one: no dictionary, and one other letter is
-two other words. Case, and forms of a letter that are equal by Unicode's NFKC, mean nothing.
+Words are separated by white space. In scripts without it (Chinese, Japanese, Thai, Lao, Khmer, Burmese,
+Tibetan and others), each two consecutive letters are a word: no dictionary is needed, and one changed letter
+changes two words. Case, and forms of a letter that are equal under Unicode's NFKC, are ignored.
 """
 
 import itertools
@@ -31,17 +31,17 @@ _RANGES = (
     *("\u3105\u312f", "\u31a0\u31bf", "\ua000\ua48c"),  # Bopomofo, Yi
 )
 UNSPACED = "".join(f"{ends[0]}-{ends[1]}" for ends in _RANGES)
-"""Letters of scripts without spaces, for a class of a regular expression (Python's or RE2)."""
+"""Letters of scripts without spaces, for a regular expression class (Python's or RE2)."""
 _MAY_CHANGE = (
     f"[{UNSPACED}\xa8\xaf\xb4\xb8\u02d8-\u02dd\u037a\u0384\u0385\u1fbd-\u1ffe\u2017\u203e\u3000-\u33ff"
     "\ufc5e-\ufdfb\ufe30-\uffef\U0001f200-\U0001f2ff]"
 )
-"""Letters without spaces between their words, and all that NFKC makes one or white space of."""
+"""Letters without spaces between their words, and characters that NFKC changes or maps to white space."""
 _PARTS = re.compile(rf"([{UNSPACED}]+)|([^\s{UNSPACED}]+)")
 IN_WORD = rf"[^\W{UNSPACED}]"
-"""Letter beside which no word ends or begins, for a regular expression."""
+"""Letter next to which no word starts or ends, as a regular expression."""
 DISTINCT = 0.5
-"""Share of distinct values of a column of texts, in scripts whose shortest labels have many words."""
+"""Minimum share of distinct values of a text column, in scripts whose shortest labels have many words."""
 
 
 def words(text: str) -> list[str]:
@@ -66,11 +66,11 @@ def words(text: str) -> list[str]:
 def named(text: str, names: tuple[str, ...]) -> list[str]:
     """Names that a text holds as whole words.
 
-    Of each place the longest, in the order of the names.
+    The longest at each position, in the order of ``names``.
 
     Examples
     --------
-    >>> named("It is Ham.", ("spam", "ham")), named("\u8fd9\u662f\u9000\u6b3e", ("\u9000\u6b3e", "\u6b3e"))
+    >>> named("It is Ham.", ("spam", "ham")), named("这是退款", ("退款", "款"))
     (['ham'], ['退款'])
     """
     found = {*_any_of(names, text.isascii()).findall(_plain(text))}
@@ -80,8 +80,8 @@ def named(text: str, names: tuple[str, ...]) -> list[str]:
 @lru_cache(64)
 def _any_of(names: tuple[str, ...], is_ascii: bool) -> re.Pattern[str]:
     longest = sorted(map(_plain, filter(None, names)), key=len, reverse=True)
-    beside = r"\w" if is_ascii else IN_WORD
-    return re.compile(f"(?<!{beside})(?:{'|'.join(map(re.escape, longest))})(?!{beside})")
+    letter = r"\w" if is_ascii else IN_WORD
+    return re.compile(f"(?<!{letter})(?:{'|'.join(map(re.escape, longest))})(?!{letter})")
 
 
 def _plain(text: str) -> str:
@@ -112,7 +112,7 @@ def _spaced_counts(texts: pa.Array) -> pa.Array:
 
 
 def has_unspaced(texts: pa.Array) -> bool:
-    """True where a text may hold words without spaces between them."""
+    """True if a text may contain words without spaces between them."""
     other = pc.invert(pc.string_is_ascii(texts))
     if not pc.any(other).as_py():
         return False
@@ -120,7 +120,7 @@ def has_unspaced(texts: pa.Array) -> bool:
 
 
 def are_texts(column: pa.Array, *, least: float) -> bool:
-    """True for a column of texts: ``least`` words or more on average. Others hold categories."""
+    """True for a column of texts, False for categories. Texts have at least ``least`` words on average."""
     mean = pc.mean(word_counts(column)).as_py()
     if mean is None or mean < least:
         return False

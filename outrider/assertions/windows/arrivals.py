@@ -1,9 +1,7 @@
 """Arrival of records: in time, late, or after their entity ended.
 
-A long silence ends an entity.
-
-Everything here follows from an entity's own arrivals, one after the other, so that no answer depends on how
-the stream was cut into batches. Rows are sorted by entity, then arrival.
+A long silence ends an entity. Results depend only on an entity's own arrivals in sequence, not on how the
+stream is cut into batches. Rows are sorted by entity, then arrival.
 """
 
 from dataclasses import dataclass
@@ -14,14 +12,14 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 NEVER = np.int64(-(2**62))
-"""Before every time that a record can have, and far enough from the edge to subtract from."""
+"""Time before any record's, far enough from the int64 limit to subtract from."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkPolicy:
-    """Delay and idle time of a window, in µs.
+    """Lateness and idle time of a window, in µs.
 
-    ``lateness`` None holds all records back to the end.
+    ``lateness`` None holds all records back until the end.
     """
 
     lateness: int | None
@@ -30,20 +28,20 @@ class WatermarkPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Arrived records as columns, by entity, then arrival.
+    """Arrived records as columns, by entity, then arrival; shape (rows,).
 
     Attributes
     ----------
     round
-        How many segments of its entity ended before the record, since the state was last updated.
+        Number of segments of the entity that ended before the record, since the last update of the state.
     late
-        Older than what its entity's watermark had passed.
+        True if the record is older than its entity's watermark.
     newest
-        Latest ``ts`` of the segment up to and including the record.
+        Latest ``ts`` of the segment up to and including the record, in µs.
     reach
-        The same, each ``ts`` only as far as it may move the watermark.
+        The same, with each ``ts`` limited to what may move the watermark.
     floor
-        Latest ``ts`` when the entity last gave up what it held back, after a silence.
+        Latest ``ts`` at the entity's last release of held-back records after a silence.
     """
 
     round: Ints
@@ -68,18 +66,18 @@ def judge_arrivals(
 ) -> Arrivals:
     """Segment, lateness and watermark of every record.
 
-    A record ``ahead`` of its receipt moves the watermark to the time of receipt at most, and is held back
-    until the watermark, or in silence the clock of receipt, has come to it.
+    A record with a ``ts`` after its receipt moves the watermark at most to the time of receipt, and is held
+    back until the watermark, or during silence the receive time, reaches its ``ts``.
 
     Parameters
     ----------
     ts, clock, first
-        Event and receive time of each row, and whether it is the first of its entity.
+        Event and receive time of each row in µs, and whether it is the first of its entity.
     known, seen, newest, reach, floor
-        What is known from before about the entity of each first row: whether anything, when it was last seen
-        (receive time), its newest ``ts``, its reach and its floor.
+        Earlier state of the entity of each first row: whether there is any, its last receive time, its newest
+        ``ts``, its reach and its floor.
     ahead
-        Rows whose ``ts`` is not believed beyond receipt; None is none.
+        Mask of rows whose ``ts`` is limited to the time of receipt; None is none.
     """
     rows = len(ts)
     at = np.flatnonzero(first)
@@ -115,7 +113,7 @@ def judge_arrivals(
 
 
 def _running(values: Ints, held: Ints, at: Ints, starts: Bools) -> tuple[Ints, Ints]:
-    """Largest value of each segment so far, with and without the row itself."""
+    """Running maximum of each segment, including and excluding the row itself."""
     before = np.full(len(values), NEVER)
     before[at] = held
     top = running_max(np.maximum(values, before), starts)
@@ -125,7 +123,7 @@ def _running(values: Ints, held: Ints, at: Ints, starts: Bools) -> tuple[Ints, I
 
 
 def _rounds(breaks: Bools, at: Ints) -> Ints:
-    """Breaks of each row's entity so far."""
+    """Number of breaks of each row's entity so far."""
     if not breaks.any():
         return np.zeros(len(breaks), dtype=np.int64)
     total = np.cumsum(breaks)
@@ -135,7 +133,7 @@ def _rounds(breaks: Bools, at: Ints) -> Ints:
 
 
 def running_max(values: Ints, starts: Bools) -> Ints:
-    """Largest value so far, anew from every start."""
+    """Running maximum, restarted at each start."""
     falls = values[1:] < values[:-1]
     falls &= ~starts[1:]
     if not falls.any():
@@ -150,9 +148,9 @@ def running_max(values: Ints, starts: Bools) -> Ints:
 
 
 def stable_order(keys: Ints, bound: int) -> Ints:
-    """Stable order of keys in [0, bound).
+    """Stable sort order of keys in [0, bound).
 
-    Numpy sorts 16 bits by counting, which is several times faster.
+    Numpy sorts 16-bit keys by counting, which is several times faster.
     """
     if not (keys[1:] < keys[:-1]).any():
         return np.arange(len(keys))

@@ -12,7 +12,7 @@ from .arrivals import Ints
 
 
 def merged_schema(old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
-    """Both schemas' columns of the wider type, None for changed types."""
+    """Columns of both schemas with the wider types. None if a type changed otherwise."""
     kinds = {field.name: field.type for field in old}
     for field in new:
         known = kinds.setdefault(field.name, field.type)
@@ -27,10 +27,7 @@ def merged_schema(old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
 
 
 def vague(kind: pa.DataType) -> bool:
-    """Test for a type that knows nothing of its values.
-
-    Of nulls alone, or of lists that were all empty.
-    """
+    """True for a type without information: nulls only, or empty lists only."""
     return bool(pa.types.is_null(kind) or (pa.types.is_list(kind) and vague(kind.value_type)))
 
 
@@ -52,9 +49,9 @@ def widened(table: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def entity_column(batch: Batch, name: str) -> pa.Array:
-    """Entity of every record, null for records without one.
+    """Entity of each record, null without one.
 
-    All null where the batch lacks the column.
+    All null if the batch lacks the column.
     """
     if not batch.has(name):
         return pa.nulls(batch.rows)

@@ -1,4 +1,4 @@
-"""Small numbers for open entities of a stream, with times' progress."""
+"""Integer codes and times of the open entities of a stream."""
 
 from collections.abc import Iterable
 from itertools import repeat
@@ -11,17 +11,17 @@ from .entity_rows import grown
 
 
 class Entities:
-    """Codes of entities, from 0 on, reused when an entity ends.
+    """Codes of entities, from 0, reused after an entity ends.
 
     Attributes
     ----------
     last, newest, reach, floor
-        By code: receipt of the last record, latest ``ts``, as far as it may move the watermark, and the
-        ``ts`` up to which all was given up.
+        By code, in µs: receipt of the last record, latest ``ts``, latest ``ts`` that may move the watermark,
+        and ``ts`` up to which all records were released.
     held
-        By code: records held back.
+        By code: number of records held back.
     is_open
-        By code: in use.
+        By code: whether it is in use.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Entities:
 
     @property
     def size(self) -> int:
-        """Number of codes given out so far, ended entities included."""
+        """Number of codes allocated so far, ended entities included."""
         return len(self._names)
 
     @property
@@ -62,7 +62,7 @@ class Entities:
         return last, newest, reach, floor
 
     def add(self, names: Iterable[Any]) -> Ints:
-        """Give a code to each name, none of which has one."""
+        """Assign a code to each name; all names must be new."""
         given = []
         for name in names:
             if self._free:
@@ -82,7 +82,7 @@ class Entities:
         return codes
 
     def end(self, codes: Ints) -> None:
-        """Forget entities; their codes are given out again."""
+        """Forget entities and free their codes."""
         self.is_open[codes] = False
         self.held[codes] = 0
         for code in codes.tolist():
@@ -91,6 +91,6 @@ class Entities:
             self._free.append(code)
 
     def silence_longest(self, count: int) -> None:
-        """End the entities heard of least recently next."""
+        """Mark the ``count`` least recently seen entities to end next."""
         codes = self.codes
         self.last[codes[np.argsort(self.last[codes], kind="stable")[:count]]] = NEVER

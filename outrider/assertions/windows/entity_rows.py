@@ -1,11 +1,9 @@
 """Rows of many entities in Arrow chunks, read entity by entity.
 
-Reading one entity never touches the others.
-
-Each entity's rows lie together in one chunk. They are replaced as a whole: the new ones go into a new chunk,
-the old ones are dead until chunks are merged. Chunk sizes fall by at least half from one to the next, so
-there are few of them, and a row is copied a logarithmic number of times (O'Neil et al., "The Log-Structured
-Merge-Tree", 1996).
+Reading one entity does not touch the others. Each entity's rows are contiguous in one chunk. They are
+replaced as a whole: the new ones go into a new chunk, the old ones are unused until chunks are merged. Chunk
+sizes fall by at least half from one to the next, so there are few of them, and a row is copied a logarithmic
+number of times (O'Neil et al., "The Log-Structured Merge-Tree", 1996).
 """
 
 from collections.abc import Callable
@@ -21,14 +19,14 @@ from outrider.assertions.batch.columns import null_column
 Ints = NDArray[np.int64]
 NO_ROWS = np.zeros(0, dtype=np.int64)
 SPARSE = 4
-"""Of how many rows one must be wanted for the others to be copied along: copying is cheaper than picking."""
+"""Maximum ratio of copied to wanted rows: below it copying all is cheaper than picking rows."""
 
 
 @dataclass(slots=True)
 class Chunk:
     """Rows of the entities ``codes``.
 
-    ``live`` of the rows still count; most others never did.
+    ``live`` counts the rows still in use.
     """
 
     table: pa.RecordBatch
@@ -43,9 +41,10 @@ class Gathered:
     Attributes
     ----------
     tables
-        Where the rows stand, one behind the other.
+        Tables with the rows, treated as concatenated.
     index, owner
-        Row number in ``tables``, and index of its entity among those asked for, shape (rows,).
+        Row number in the concatenated ``tables``, and position of its entity among the requested ones, shape
+        (rows,).
     """
 
     tables: list[pa.RecordBatch]
@@ -53,13 +52,13 @@ class Gathered:
     owner: Ints
 
     def and_also(self, table: pa.RecordBatch, index: Ints, owner: Ints) -> "Gathered":
-        """With more rows."""
+        """Gathered rows extended by rows of another table."""
         index = np.concatenate([self.index, self.size + index])
         return Gathered([*self.tables, table], index, np.concatenate([self.owner, owner]))
 
     @property
     def size(self) -> int:
-        """Rows of all tables."""
+        """Number of rows of all tables."""
         return sum(table.num_rows for table in self.tables)
 
     def numbers(self, name: str) -> NDArray[Any]:
@@ -73,7 +72,7 @@ class Gathered:
 class EntityRows:
     """Rows by entity code.
 
-    Entities are small integers that the owner gives out and takes back.
+    The owner allocates and frees the codes.
     """
 
     def __init__(self) -> None:
@@ -85,12 +84,12 @@ class EntityRows:
 
     @property
     def rows(self) -> int:
-        """Rows that count."""
+        """Number of rows in use."""
         return sum(chunk.live for chunk in self._chunks.values())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all chunks, dead rows included."""
+        """Bytes of all chunks, unused rows included."""
         return sum(int(chunk.table.nbytes) for chunk in self._chunks.values())
 
     def grow(self, size: int) -> None:
@@ -100,7 +99,7 @@ class EntityRows:
         )
 
     def gather(self, codes: Ints) -> "Gathered":
-        """Rows of entities."""
+        """Rows of the entities with these codes."""
         where = self._where[codes]
         found = Gathered([], NO_ROWS, NO_ROWS)
         for serial in np.unique(where[where > 0]).tolist():
@@ -115,7 +114,7 @@ class EntityRows:
     def replace(self, codes: Ints, starts: Ints, counts: Ints, table: pa.RecordBatch) -> None:
         """Replace the rows of ``codes`` by ``counts`` rows from ``starts`` on.
 
-        No other row of these entities stays.
+        All earlier rows of these entities are removed.
         """
         self.drop(codes)
         rows = int(counts.sum())
@@ -127,7 +126,7 @@ class EntityRows:
         self._merge()
 
     def drop(self, codes: Ints) -> None:
-        """Forget the rows of entities."""
+        """Remove the rows of entities."""
         where = self._where[codes]
         for serial in np.unique(where[where > 0]).tolist():
             chunk = self._chunks[serial]
@@ -137,7 +136,7 @@ class EntityRows:
         self._where[codes] = 0
 
     def map(self, change: Callable[[pa.RecordBatch], pa.RecordBatch]) -> None:
-        """Replace every chunk by one of as many rows."""
+        """Replace each chunk by ``change(chunk)``, with equal row count."""
         for chunk in self._chunks.values():
             chunk.table = change(chunk.table)
 
@@ -165,7 +164,10 @@ class EntityRows:
 
 
 def grown(values: Ints, size: int) -> Ints:
-    """``values``, zeros behind, ``size`` or doubled, so growing stays cheap."""
+    """Copy of ``values`` with at least ``size`` entries, zero-filled.
+
+    The size at least doubles, so that growing stays cheap.
+    """
     if len(values) >= size:
         return values
     return np.concatenate(
@@ -174,14 +176,14 @@ def grown(values: Ints, size: int) -> Ints:
 
 
 def ranges(starts: Ints, counts: Ints) -> Ints:
-    """``start, start + 1, …`` of each pair, one after the other."""
+    """Concatenation of ``start, start + 1, …``, ``count`` numbers per pair."""
     before = np.cumsum(counts) - counts
     found: Ints = np.arange(int(counts.sum()), dtype=np.int64) + np.repeat(starts - before, counts)
     return found
 
 
 def take(table: pa.RecordBatch, index: Ints) -> pa.RecordBatch:
-    """Rows of a table, or itself where ``index`` is all, ordered."""
+    """Rows of a table. Returns the table itself if ``index`` is all rows in order."""
     rows = table.num_rows
     if len(index) == rows and (not rows or (index[0] == 0 and bool((np.diff(index) == 1).all()))):
         return table
@@ -195,7 +197,7 @@ def take(table: pa.RecordBatch, index: Ints) -> pa.RecordBatch:
 
 
 def numbers(column: pa.Array) -> NDArray[Any]:
-    """View of a column of whole numbers without nulls; times as µs."""
+    """View of an integer column without nulls; times as µs."""
     if pa.types.is_timestamp(column.type):
         column = column.view(pa.int64())
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)

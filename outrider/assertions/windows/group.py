@@ -9,22 +9,22 @@ from .window import MIN_IDLE_S, columns_of
 class Group:
     """Records that share a key, judged together.
 
-    A frame, a request, a session; judged when no further record came for ``wait_s``.
+    For example a frame, request or session; judged after ``wait_s`` without a further record.
 
-    Every row of the view is new; the last row of each key is :attr:`Batch.is_last`. A record that comes after
-    its group was judged begins another group of that key.
+    Every row of the view is new; the last row of each key is :attr:`Batch.is_last`. A record that arrives
+    after its group was judged starts a new group with the same key.
 
     Attributes
     ----------
     by
-        Column that names the group; records without a value are each alone.
+        Column that names the group; each record without a value is a group.
     columns
         Full column names that the function reads; only these, the one that names the group and the system
         columns are kept. Empty keeps all.
     wait_s
-        A group is complete when its key was silent for so long (receive time), >= 1.
+        Seconds without a record of the key (receive time) after which the group is judged, >= 1.
     max_groups
-        When one more would be open, the least recently seen tenth is judged as it stands. >= 10.
+        Maximum number of open groups; above it the least recently seen tenth is judged early. >= 10.
     """
 
     by: str = "attrs.frame"

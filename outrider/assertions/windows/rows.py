@@ -12,7 +12,7 @@ from .arrivals import Bools, Ints, order_by_time
 from .entity_rows import Gathered
 
 RELEASED = "~released"
-"""Column of kept rows: judged already."""
+"""Column of kept rows that marks those already judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class View:
     batch
         Sorted by entity, ``ts`` and arrival; ``is_new`` and ``is_last`` are set.
     tags
-        What the caller gave with each row, shape (rows, tags).
+        Caller's integers per row, shape (rows, tags).
     positions
-        Row number in the batch that was given, -1 for rows of earlier ones, shape (rows,).
+        Row number in the given batch, -1 for rows of earlier batches, shape (rows,).
     """
 
     batch: Batch
@@ -40,9 +40,8 @@ class View:
 class Arrived:
     """New records of a pass, and the state of their entities.
 
-    Sorted by (round, entity) as ``keys``, then time.
-
-    Entities are numbered in order of appearance: the ``named`` ones, then the records that are alone.
+    Sorted by (round, entity), encoded in ``keys``, then time. Entities are numbered in order of appearance:
+    ``named`` ones first, then records without an entity.
     """
 
     values: list[Any]
@@ -60,7 +59,7 @@ class Arrived:
     late: Ints
 
     def only(self, rows: Bools) -> "Arrived":
-        """With some of the records alone."""
+        """Arrivals restricted to a mask of records."""
         return replace(self, places=self.places[rows], keys=self.keys[rows], ts=self.ts[rows])
 
 
@@ -71,13 +70,13 @@ class OrderedRows:
     Attributes
     ----------
     key, entity, ts, was_released
-        Round and entity, entity alone, time, and whether it was judged before, shape (rows,).
+        Code of (round, entity), entity, time in µs, and whether the row was judged before, shape (rows,).
     source
-        Where the row stands in the kept rows and the new table behind them.
+        Row number in the kept rows followed by the new table.
     final
         Key of each entity's last run.
     before
-        Where the new table begins: how many rows there are before it.
+        Number of kept rows, after which the new table starts.
     """
 
     key: Ints
@@ -92,7 +91,10 @@ class OrderedRows:
     def of(
         cls, arrived: Arrived, before: Gathered, owner: Ints, *, entities: int, silent: int
     ) -> "OrderedRows":
-        """Rows from before (each of the entity ``owner``) and the new ones."""
+        """Rows in order of judgement, from kept rows and new ones.
+
+        ``owner`` is the entity of each kept row.
+        """
         kept, count = len(owner), max(arrived.entities, 1)
         fresh = arrived.keys
         if silent:
@@ -110,9 +112,9 @@ class OrderedRows:
         return cls(key, key % entities if most else key, ts[order], released[order], source, final, size)
 
     def by_name(self, index: Ints, names: Mapping[int, Any]) -> Ints:
-        """``index`` sorted by the entity's name of each row.
+        """``index`` sorted by the entity name of each row.
 
-        Rows without an entity come last, as they came.
+        Rows without an entity come last, in their order.
         """
         entity = self.entity[index]
         named = sorted((each for each in np.unique(entity).tolist() if each in names), key=names.__getitem__)
@@ -121,44 +123,44 @@ class OrderedRows:
         return index[np.lexsort((rank[entity], self.key[index] // len(self.final)))]
 
     def context(self, candidates: Bools, most: int, since: Ints | None) -> Bools:
-        """Released rows within a later record's view of its entity.
+        """Mask of judged rows that a later record may look back to.
 
         Parameters
         ----------
         candidates
-            Released rows of entities that go on, shape (rows,).
+            Mask of judged rows of entities that continue, shape (rows,).
         most
-            Rows that an entity may look back to.
+            Maximum number of rows that an entity looks back.
         since
-            Earliest ``ts`` that each entity may look back to, shape (entities,); None is any.
+            Earliest ``ts`` that each entity may look back to, shape (entities,); None: no limit.
         """
         if not most or not len(self.key):
             return np.zeros(len(self.key), dtype=np.bool_)
-        # Released rows come first in each run, so that those behind a row are counted from the run's end.
+        # Released rows come first in each run, so that those after a row are counted from the run's end.
         starts = starts_of_runs(self.key)
-        behind = np.add.reduceat(candidates.astype(np.int64), starts)
+        following = np.add.reduceat(candidates.astype(np.int64), starts)
         counts = np.diff(np.append(starts, len(self.key)))
-        rank = np.repeat(starts + behind, counts) - 1 - np.arange(len(self.key))
+        rank = np.repeat(starts + following, counts) - 1 - np.arange(len(self.key))
         context = candidates & (rank < most)
         return context if since is None else context & (self.ts >= since[self.entity])
 
 
 def starts_of_runs(keys: Ints) -> Ints:
-    """First row of each stretch of equal keys."""
+    """First row of each run of equal keys."""
     starts = np.ones(len(keys), dtype=np.bool_)
     starts[1:] = keys[1:] != keys[:-1]
     return np.flatnonzero(starts)
 
 
 def ends_of_runs(keys: Ints) -> Bools:
-    """Mark the last row of each stretch of equal keys."""
+    """Mask of the last row of each run of equal keys."""
     ends = np.ones(len(keys), dtype=np.bool_)
     ends[:-1] = keys[1:] != keys[:-1]
     return ends
 
 
 def any_in_run(mask: Bools, keys: Ints) -> Bools:
-    """Mark whole runs in which any row is marked."""
+    """Mask of the runs in which any row is marked."""
     if not len(keys) or mask.all():
         return mask
     starts = starts_of_runs(keys)

@@ -1,6 +1,6 @@
 """State that a :class:`Window` or :class:`Group` carries between batches.
 
-The state is a pure function of the records that arrived and their times of receipt: however they are cut into
+The state is a pure function of the arrived records and their receive times: however they are cut into
 batches, and wherever the state is saved and restored, the same rows are judged with the same context.
 """
 
@@ -32,12 +32,13 @@ _SEEN = pa.schema([("ts", pa.int64()), ("hash", pa.uint64())])
 
 
 class WindowState:
-    """Context and held-back records of one :class:`Window` or :class:`Group` over one stream.
+    """Context and held-back records of one window or group over a stream.
 
     Attributes
     ----------
     late, duplicates, evicted
-        Records not judged because they came too late or a second time, and entities ended for lack of room.
+        Number of records not judged because they were late or repeated, and of entities ended by the limit on
+        open entities.
     late_positions
         Rows of the last batch that were late.
 
@@ -81,17 +82,17 @@ class WindowState:
 
     @property
     def entities(self) -> int:
-        """Entities that have not ended."""
+        """Number of open entities."""
         return len(self._known)
 
     @property
     def rows(self) -> int:
-        """Records kept as context or held back."""
+        """Number of records kept as context or held back."""
         return self._rows.rows
 
     @property
     def nbytes(self) -> int:
-        """Bytes of kept records and of hashes that detect duplicates."""
+        """Bytes of kept records and of the hashes that detect duplicates."""
         return self._rows.nbytes + self._hashes.nbytes
 
     # ---- the stream ------------------------------------------------------------------------------------
@@ -99,25 +100,25 @@ class WindowState:
     def update(
         self, batch: Batch, tags: Ints | None = None, *, ahead: Bools | None = None, ends: bool = False
     ) -> list[View]:
-        """Views due with the records of a batch, in order of judgement.
+        """Views to judge after the records of a batch, in order.
 
-        Nearly always one. There are more where an entity ended and began again: no view holds rows of both.
-        There is none where nothing is due.
+        Usually one; none if nothing is due. More if an entity ended and restarted, as no view has rows of
+        both.
 
         Parameters
         ----------
         tags
-            Numbers that ride along with every row, shape (rows, tags).
+            Integers attached to each row, shape (rows, tags).
         ahead
-            Rows whose ``ts`` is not believed beyond their receipt, shape (rows,); None believes all. They
-            wait until the watermark, or in silence the clock of receipt, has come to them.
+            Mask of rows whose ``ts`` is limited to the time of receipt, shape (rows,); None is none. They
+            wait until the watermark, or during silence the receive time, reaches their ``ts``.
         ends
-            Nothing follows: every entity ends with this batch.
+            Whether the stream ends: every entity ends with this batch.
 
         Raises
         ------
         ValueError
-            If the column that names the entity is of a type that cannot, or tags come in another number.
+            If the entity column has an unsuitable type, or the number of tags differs from earlier batches.
         """
         tags = np.zeros((batch.rows, 0), dtype=np.int64) if tags is None else np.asarray(tags, dtype=np.int64)
         if len(tags) != batch.rows or tags.ndim != 2 or self._tags not in (None, tags.shape[1]):
@@ -135,12 +136,12 @@ class WindowState:
         return views + self._pass(table, by, tags, at, batch.rows, ahead=ahead, ends=ends)
 
     def advance(self, received_us: int) -> list[View]:
-        """Views due because the clock of receipt moved on."""
+        """Views to judge because receive time advanced."""
         self._clock = max(self._clock, int(received_us))
         return self._none()
 
     def finish(self) -> list[View]:
-        """Closing views of all entities: nothing follows."""
+        """Closing views of all entities, at the end of the stream."""
         return self._none(ends=True)
 
     def _none(self, *, ends: bool = False) -> list[View]:
@@ -155,7 +156,7 @@ class WindowState:
     # ---- room for entities -----------------------------------------------------------------------------
 
     def _room(self, by: pa.Array, at: int) -> int:
-        """First row from ``at`` on whose entity might be one too many; all rows where there is none."""
+        """First row from ``at`` on whose entity may exceed the limit; the number of rows if there is none."""
         left = self._most - self.entities
         if len(by) - at <= left:
             return len(by)
@@ -188,7 +189,10 @@ class WindowState:
         return table.select([name for name in table.schema.names if name in wanted])
 
     def _adopt(self, table: pa.RecordBatch, model: str) -> list[View]:
-        """Take up new columns; a column of another type ends all entities, unless it only grew wider."""
+        """Adopt new columns.
+
+        A column whose type changes (other than to a wider one) ends all entities.
+        """
         old, new = self._schema, table.schema
         if old is not None and old.equals(new):
             return []
@@ -217,7 +221,7 @@ class WindowState:
 
     @property
     def _inside(self) -> pa.Schema:
-        """Columns of a kept row."""
+        """Schema of a kept row."""
         assert self._schema is not None
         schema = self._schema.append(pa.field(RELEASED, pa.int8()))
         for index in range(self._tags or 0):
@@ -238,7 +242,7 @@ class WindowState:
         ends: bool = False,
         sweep: bool = False,
     ) -> list[View]:
-        """Take in rows ``at`` to ``stop``, during which no entity has to make room."""
+        """Process rows ``at`` to ``stop``, which contain no entity beyond the limit."""
         if at or stop < table.num_rows:
             table, by, tags = table.slice(at, stop - at), by.slice(at, stop - at), tags[at:stop]
         arrived = self._arrive(table, by, None if ahead is None else ahead[at:stop])
@@ -263,17 +267,17 @@ class WindowState:
         first[1:] = entity[1:] != entity[:-1]
         prior = codes[entity[first]]
         seen, newest, reach, floor = self._known.known(prior)
-        told = judge_arrivals(
+        timing = judge_arrivals(
             self._pace, ts, clock, first, known=prior >= 0, seen=seen, newest=newest, reach=reach,
             floor=floor, ahead=None if ahead is None else ahead[order],
         )  # fmt: skip
         if rows:
             self._clock = int(received[-1])
         last = np.flatnonzero(np.append(first[1:], np.ones(min(rows, 1), dtype=np.bool_)))
-        self.late += int(told.late.sum())
-        keep = np.flatnonzero(~told.late) if told.late.any() else slice(None)
-        key = told.round * entities + entity
-        bound = entities * (int(told.round.max(initial=0)) + 1)
+        self.late += int(timing.late.sum())
+        keep = np.flatnonzero(~timing.late) if timing.late.any() else slice(None)
+        key = timing.round * entities + entity
+        bound = entities * (int(timing.round.max(initial=0)) + 1)
         places, keys, times = order[keep], key[keep], ts[keep]
         by_time = order_by_time(keys, times, bound)
         fresh = Arrived(
@@ -281,20 +285,20 @@ class WindowState:
             codes=codes,
             entities=entities,
             named=named,
-            rounds=told.round[last],
+            rounds=timing.round[last],
             last=clock[last],
-            newest=told.newest[last],
-            reach=told.reach[last],
-            floor=told.floor[last],
+            newest=timing.newest[last],
+            reach=timing.reach[last],
+            floor=timing.floor[last],
             places=places[by_time],
             keys=keys[by_time],
             ts=times[by_time],
-            late=np.sort(order[told.late]),
+            late=np.sort(order[timing.late]),
         )
         return self._distinct(fresh, table)
 
     def _distinct(self, arrived: Arrived, table: pa.RecordBatch) -> Arrived:
-        """Leave out the records that came before, in this batch or an earlier one."""
+        """Arrivals without records already received, in this batch or an earlier one."""
         keys, ts = arrived.keys, arrived.ts
         if not len(keys):
             return arrived
@@ -323,7 +327,7 @@ class WindowState:
         return arrived.only(keep)
 
     def _hashes_of(self, entities: Ints, codes: Ints) -> NDArray[np.uint64]:
-        """Hashes of what entities sent that could come again: of kept rows, and of some that are not kept."""
+        """Hashes of records that could be repeated: of kept rows, and of some rows no longer kept."""
         kept, gone = self._rows.gather(codes[entities]), self._hashes.gather(codes[entities])
         hashes = gone.numbers("hash").astype(np.uint64)
         owner = gone.owner
@@ -334,7 +338,7 @@ class WindowState:
         return hashes ^ mix(entities[owner].astype(np.uint64))
 
     def _overdue(self, *, ends: bool, sweep: bool) -> Ints:
-        """Entities that have something to give up, or end, by the clock alone."""
+        """Codes of entities that must release records, or end, because time advanced."""
         if ends:
             return self._known.codes
         if self._clock < self._due and not sweep:
@@ -344,19 +348,19 @@ class WindowState:
         until = np.where(known.is_open, known.last + wait, -NEVER)
         has_come = known.is_open & (known.held > 0) & self._has_come(known.newest, known.reach)
         due = np.flatnonzero((until <= self._clock) | has_come)
-        # Only once in a while: it looks at every entity, and when exactly they are told changes no verdict.
+        # Only once in a while: this scans all entities, and its exact time does not change verdicts.
         self._due = self._clock + (self._pace.lateness or self._pace.idle) // 16
         return due
 
     def _has_come(self, newest: Ints, reach: Ints) -> Bools:
-        """Entities whose records from ahead of receipt have all been overtaken by the clock of receipt."""
+        """Mask of entities whose records dated after receipt have all been reached by receive time."""
         come: Bools = (newest > reach) & (self._clock - (self._pace.lateness or 0) >= newest)
         return come
 
     def _settle(
         self, table: pa.RecordBatch, tags: Ints, at: int, arrived: Arrived, silent: Ints, *, ends: bool
     ) -> list[View]:
-        """Views of what is due now; the rest is kept."""
+        """Views of the rows that are due now; the rest is kept."""
         touched = np.flatnonzero(arrived.codes >= 0)
         owners = np.concatenate([touched, arrived.entities + np.arange(len(silent))])
         codes = np.concatenate([arrived.codes, silent])  # of every entity in this pass; -1: new, or alone
@@ -375,12 +379,12 @@ class WindowState:
             passed = np.where(self._has_come(newest, reach), newest, passed)
         if self._pace.lateness:
             passed = np.where(self._clock - last >= self._pace.lateness, np.maximum(reach, passed), passed)
-        over = (rows.key != rows.final[entity]) | ended[entity]
-        released = over | (rows.ts <= passed[entity])
+        finished = (rows.key != rows.final[entity]) | ended[entity]
+        released = finished | (rows.ts <= passed[entity])
         is_new = released & ~rows.was_released
         both = concat([*before.tables, self._with_insides(table, tags)])
         views, judged = [], None
-        shown = any_in_run(is_new | over, rows.key) & released
+        shown = any_in_run(is_new | finished, rows.key) & released
         if shown.any():
             index = np.flatnonzero(shown)
             if isinstance(self.window, Group):
@@ -391,15 +395,15 @@ class WindowState:
                 }
                 index = rows.by_name(index, names)
             judged = take(both, rows.source[index])
-            views = self._views(judged, rows, index, is_new, over & ends_of_runs(rows.key), at)
+            views = self._views(judged, rows, index, is_new, finished & ends_of_runs(rows.key), at)
         if not ended.all():
             held = np.bincount(entity[~released], minlength=len(codes))
             self._name(arrived, codes, ended)
             since = None if self._span is None else passed - self._span
-            kept = ~released | rows.context(released & ~over, self._context, since)
+            kept = ~released | rows.context(released & ~finished, self._context, since)
             in_order = judged is not None and bool(shown.all()) and not isinstance(self.window, Group)
             self._keep(judged if in_order else None, both, rows, kept, released, codes)
-            gone = ~kept & (rows.ts >= passed[entity]) & ~over
+            gone = ~kept & (rows.ts >= passed[entity]) & ~finished
             self._remember(both, rows, gone, codes, ended, passed)
             stays = np.flatnonzero(~ended)
             known = self._known
@@ -447,7 +451,7 @@ class WindowState:
         return views
 
     def _name(self, arrived: Arrived, codes: Ints, ended: Bools) -> None:
-        """Give a code to every new entity that stays."""
+        """Assign a code to each new entity that continues."""
         fresh = np.flatnonzero((codes[: arrived.named] < 0) & ~ended[: arrived.named])
         codes[fresh] = self._known.add(arrived.values[place] for place in fresh.tolist())
         self._rows.grow(self._known.size)
@@ -462,7 +466,7 @@ class WindowState:
         released: Bools,
         codes: Ints,
     ) -> None:
-        """Store the kept rows; ``judged`` holds all rows in order where a view has just been made of them."""
+        """Store the kept rows; ``judged`` holds all rows in order if a view was just made of them."""
         index = np.flatnonzero(kept)
         key = rows.key[index]
         runs = starts_of_runs(key)
@@ -478,7 +482,7 @@ class WindowState:
     def _remember(
         self, both: pa.RecordBatch, rows: OrderedRows, gone: Bools, codes: Ints, ended: Bools, passed: Ints
     ) -> None:
-        """Keep hashes of the rows ``gone`` that could still come a second time, though they are not kept."""
+        """Keep hashes of the dropped rows ``gone`` that could still be repeated."""
         stays = np.flatnonzero(~ended)
         if not self._hashes.rows and not gone.any():
             return
@@ -488,12 +492,12 @@ class WindowState:
         owner, old_ts = goes_on[old.owner], old.numbers("ts")
         still = old_ts >= passed[owner]
         fresh = np.flatnonzero(gone)
-        who = np.concatenate([owner[still], rows.entity[fresh]])
+        owners_of_hashes = np.concatenate([owner[still], rows.entity[fresh]])
         ts = np.concatenate([old_ts[still], rows.ts[fresh]])
         hashes = old.numbers("hash").astype(np.uint64)[still]
         hashes = np.concatenate([hashes, record_hashes(both, rows.source[fresh], rows.ts[fresh])])
-        order = stable_order(who, max(len(codes), 1))
-        counts = np.bincount(who, minlength=len(codes))[stays]
+        order = stable_order(owners_of_hashes, max(len(codes), 1))
+        counts = np.bincount(owners_of_hashes, minlength=len(codes))[stays]
         columns = [pa.array(ts[order]), pa.array(hashes[order])]
         table = pa.RecordBatch.from_arrays(columns, schema=_SEEN)
         self._hashes.replace(codes[stays], np.cumsum(counts) - counts, counts, table)
@@ -544,7 +548,7 @@ class WindowState:
         Raises
         ------
         ValueError
-            If it was saved with other settings.
+            If the state was saved with other settings.
         """
         source = pa.BufferReader(payload)
         known, rows, hashes = (pa.ipc.open_stream(source).read_all().combine_chunks() for _ in range(3))
@@ -578,14 +582,10 @@ class WindowState:
 
 
 def holds(payload: bytes | memoryview, ids: Collection[str], times_us: Collection[int]) -> bool:
-    """Test a checkpoint for records, or hashes of records.
+    """True if a checkpoint may contain records with these ids.
 
-    Parameters
-    ----------
-    ids
-        Of the records.
-    times_us
-        Their event times: a hash of the same time is taken for theirs.
+    Besides rows it keeps hashes of dropped records, which are matched by event time (``times_us``, in µs)
+    alone.
     """
     source = pa.BufferReader(payload)
     _, rows, hashes = (pa.ipc.open_stream(source).read_all() for _ in range(3))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 MIN_IDLE_S = 1.0
-"""A batch may join records received within this span without ending any entity in its middle."""
+"""Batches may contain records received within this span without any entity ending in between."""
 DEFAULT_ROWS = 5
 MAX_ROWS = 10_000
 
@@ -14,29 +14,31 @@ class Window:
 
     The last ``rows`` records of each entity, or those of ``seconds``.
 
-    Records of an entity are judged in the order of their event time ``ts``, those of one time in order of
-    arrival. The watermark of an entity is its newest ``ts`` less ``lateness_s``; a record is held back until
-    the watermark reaches it. Verdicts do not depend on how the stream is cut into batches.
+    Records of an entity are judged in the order of their event time ``ts``, ties in order of arrival. The
+    watermark of an entity is its newest ``ts`` less ``lateness_s``; a record is held back until the watermark
+    reaches it. Verdicts do not depend on how the stream is cut into batches.
 
     Attributes
     ----------
     by
-        Column that names the entity; records without a value are each alone.
+        Column that names the entity; each record without a value stands alone.
     rows
-        Records per entity, the judged one included, >= 2. Without ``seconds`` 5 by default; with it, the
-        most that are kept in memory, 10,000 by default.
+        Number of records per entity, including the judged one, >= 2. Without ``seconds`` 5 by default; with
+        it, the maximum kept in memory, 10,000 by default.
     seconds
         Event time that the window reaches back from the judged record, > 0.
     columns
         Full column names that the function reads; only these, the one that names the entity and the system
         columns are kept. Empty keeps all.
     lateness_s
-        How far behind its entity's newest record a record may come, >= 0. A later one is not judged, and
-        counted. An entity that sent nothing for so long (receive time) gives up what it held back.
+        Maximum delay of a record behind its entity's newest record, in event time, >= 0. A later one is
+        counted, but not judged. After a silence of this length (receive time) an entity's held-back records
+        are released.
     idle_s
-        An entity silent for so long (receive time) ends: its context is forgotten. >= 1 and > lateness_s.
+        Seconds of silence (receive time) after which an entity ends and its context is forgotten. >= 1 and >
+        lateness_s.
     max_entities
-        When one more would be open, the least recently seen tenth ends; counted. >= 10.
+        Maximum number of open entities; above it the least recently seen tenth ends, and is counted. >= 10.
     """
 
     by: str = "entity"
@@ -69,7 +71,7 @@ class Window:
 
     @property
     def capacity(self) -> int:
-        """Most records of an entity that a judgement sees.
+        """Maximum number of an entity's records in a view.
 
         ``rows``, or its default.
         """
@@ -79,7 +81,7 @@ class Window:
 def columns_of(columns: object) -> tuple[str, ...]:
     """Columns of a window as a tuple.
 
-    A text alone would be taken for its letters.
+    Rejects a single text, which would be split into letters.
     """
     if isinstance(columns, str) or not isinstance(columns, tuple | list):
         raise TypeError(f"columns must be a tuple of full column names, got {columns!r}")

@@ -1,4 +1,4 @@
-"""Limits on asking a server: questions a second, and pauses after failures."""
+"""Limits on requests to a server: rate limit, and pauses after failures."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ LONGEST_REST_S = 300.0
 
 
 class RateLimit:
-    """Limit of questions a second, with a burst; None limits nothing.
+    """Rate limit in questions per second, with a burst; None is unlimited.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class RateLimit:
         self._left, self._at = burst, clock()
 
     def wait(self, questions: int = 1) -> None:
-        """Wait until so many more may be asked."""
+        """Wait until ``questions`` more may be asked."""
         if self._per_s is None:
             return
         with self._lock:
@@ -55,7 +55,7 @@ class RateLimit:
             self._sleep(wait_s)
 
     def take(self, questions: int) -> int:
-        """Number of questions that may be asked now; the others are not."""
+        """Number of ``questions`` allowed now; the rest is dropped."""
         if self._per_s is None:
             return questions
         with self._lock:
@@ -72,7 +72,7 @@ class RateLimit:
 
 @dataclass(slots=True)
 class Breaker:
-    """Circuit breaker: opens after failures in a row, longer each time.
+    """Circuit breaker: opens after consecutive failures, longer each time.
 
     Examples
     --------
@@ -95,16 +95,16 @@ class Breaker:
     _until: float = 0.0
 
     def allows(self) -> bool:
-        """True while a request may be made."""
+        """True if a request may be made now."""
         return self._failures < self.failures or self.clock() >= self._until
 
     def failed(self) -> None:
-        """A request got no answer."""
+        """Record that a request failed."""
         self._failures += 1
         if self._failures >= self.failures:
             doublings = min(self._failures - self.failures, 64)  # thousands, after days, overflow
             self._until = self.clock() + min(self.first_rest_s * 2.0**doublings, self.longest_rest_s)
 
     def answered(self) -> None:
-        """A request got its answer."""
+        """Record that a request was answered."""
         self._failures = 0

@@ -1,4 +1,4 @@
-"""Asking a model about a batch of cases."""
+"""Predictions of a model for a batch of cases."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def _without_labels(batch: Batch) -> Batch:
 
 
 def joined(answers: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """Answers of blocks, one behind the other."""
+    """Answers of consecutive blocks, concatenated."""
     if not answers:
         return {}
     first = answers[0]

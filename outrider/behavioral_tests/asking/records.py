@@ -1,4 +1,4 @@
-"""A model behind HTTP that takes records, as a Predictor."""
+"""Predictor for a model server that takes records over HTTP."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,27 +14,23 @@ from .server import ModelServer
 
 
 class RecordForm(Protocol):
-    """Form in which records travel."""
+    """Request and response format of records."""
 
     def encode(self, batch: Batch, /) -> dict[str, Any]:
-        """Body for some records; raises where the form cannot hold them."""
+        """Request body for records. Raises if the format cannot represent them."""
 
     def decode(
         self, bodies: Iterable[Mapping[str, Any]], rows: Sequence[int], /
     ) -> Mapping[str, NDArray[Any]]:
-        """Answers by name; ValueError for bodies of another form."""
+        """Answers by output name. Raises ValueError for response bodies of another format."""
 
 
 @dataclass(frozen=True, slots=True)
 class V1Instances:
-    """Records as instances, answered by predictions (KServe V1, TensorFlow Serving).
-
-    ``{"instances": [{"age": 41, …}, …]}`` is answered by ``{"predictions": [{"label": 1, …}, …]}``, one
-    entry per instance, in order; an entry that is a bare value is the ``label``.
-    """
+    """KServe V1 (TensorFlow Serving) format: instances, answered by predictions."""
 
     url: str
-    """Named in messages."""
+    """Address named in error messages."""
 
     def encode(self, batch: Batch, /) -> dict[str, Any]:
         """Body for some records."""
@@ -60,15 +56,15 @@ class V1Instances:
 class ServedModel:
     """Predictor that posts records in blocks.
 
-    It raises ValueError where the server refuses what is asked (4xx) or answers in another form, and
-    :class:`~outrider.errors.ServerError` where no answer came.
+    Raises ValueError if the server refuses a request (4xx) or answers in another format, and
+    :class:`~outrider.errors.ServerError` if no answer arrives.
     """
 
     def __init__(self, server: ModelServer, form: RecordForm, *, block_rows: int = 256) -> None:
         self._server, self._form, self._block_rows = server, form, block_rows
 
     def __call__(self, batch: Batch, /) -> Mapping[str, NDArray[Any]]:
-        """Answer every record."""
+        """Answers for each record of ``batch``."""
         return self._server.watched(lambda: self._ask(batch))
 
     def _ask(self, batch: Batch) -> Mapping[str, NDArray[Any]]:
@@ -88,16 +84,16 @@ def endpoint(
     block_rows: int = 256,
     key_env: str | None = "OUTRIDER_MODEL_KEY",
 ) -> ServedModel:
-    """Predictor that posts instances to an address that the operator names.
+    """Predictor that posts records to a model server (KServe V1).
 
     Parameters
     ----------
     timeout_s
-        For one request, until its last byte is there.
+        Timeout of one request in seconds, until the last byte of its response.
     block_rows
-        Instances in one request.
+        Records per request.
     key_env
-        Environment variable whose value is sent as bearer token when set; None sends none.
+        Environment variable with the bearer token, sent if it is set; None sends none.
 
     Raises
     ------

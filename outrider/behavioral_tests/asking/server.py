@@ -1,6 +1,6 @@
-"""Served model: one question, one fate.
+"""Client of a served model, with one outcome per question.
 
-Redirects are not followed, because the key would go with them.
+Redirects are not followed, because they would forward the key.
 """
 
 import json
@@ -29,49 +29,47 @@ _NO_ENTRY = frozenset({401, 403, 404})
 _LONGEST = 300
 
 Fate = Literal["answered", "refused", "late", "failed", "unreadable", "unasked"]
-"""Outcome of a question: an answer, a status 4xx, none in time, none at all, or one of another form.
-
-``unasked``: it never left this machine, which says nothing of the system.
-"""
+"""Outcome of a question: answered, refused (4xx), timed out, failed, or in an unreadable format. ||
+``unasked``: the question was not sent, so the outcome says nothing about the server."""
 Found = TypeVar("Found")
 
 
 class NotJson(ValueError):  # noqa: N818 - reads as the thing it is
-    """An answer that is no JSON: perhaps of somebody in between."""
+    """Raised for a response that is not JSON, perhaps from a proxy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Outcome of one question: a body, or the reason for none."""
+    """Outcome of one question: a response body, or the reason for none."""
 
     fate: Fate
     body: bytes = b""
     why: str = ""
     status: int = 0
-    """0 where no answer came."""
+    """HTTP status; 0 without a response."""
     headers: Mapping[str, str] = field(default_factory=dict)
     latency_s: float = float("nan")
-    """NaN where it was asked twice, or not answered."""
+    """Response time in seconds; NaN if the question was retried or not answered."""
 
     @property
     def is_of_the_question(self) -> bool:
-        """True where question or answer is at fault, not the server."""
+        """True if question or answer is at fault, not the server."""
         return self.fate == "unreadable" or (self.fate == "refused" and self.status not in _NO_ENTRY)
 
 
 class ModelServer:
-    """Client of a model behind HTTP, for several threads.
+    """Thread-safe client of a model server over HTTP.
 
     Parameters
     ----------
     key_env
-        Environment variable with the bearer token, read at each question; None for no key.
+        Environment variable with the bearer token, read for each request; None for no key.
     guard
-        Checks the address of every connection; None where the operator named the address.
+        Checks the address of each connection; None if the operator chose the address.
     breaker
-        Of `watched` calls; None for no pauses.
+        Circuit breaker of `watched` calls; None for none.
     is_patient
-        Whether a question is asked again, once: after a timeout, or 429 or 503 with Retry-After.
+        Whether a question is retried once: after a timeout, or 429 or 503 with Retry-After.
     """
 
     def __init__(
@@ -90,7 +88,7 @@ class ModelServer:
         parts = urlsplit(url)
         self.place = parts.netloc.rpartition("@")[2]
         self.name = parts._replace(netloc=self.place, query="", fragment="").geturl()
-        """The address for messages, without what may be a secret."""
+        """Address for messages, without parts that may be secret."""
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"an http:// or https:// address expected, got {self.name}")
         self._url, self.deadline_s = url, deadline_s
@@ -101,14 +99,14 @@ class ModelServer:
         self._headers = {"accept": "application/json"} | dict(headers or {})
         self._lock = threading.Lock()
         self.retries = 0
-        """Questions that were asked a second time."""
+        """Number of retried questions."""
 
     def post(
         self, body: bytes, *, url: str | None = None, questions: int = 1, until: float | None = None
     ) -> Exchange:
-        """Ask; whatever goes wrong is a fate.
+        """Send one request; errors become a ``Fate`` instead of exceptions.
 
-        The rate limit counts ``questions``; ``until`` is a time of the monotonic clock.
+        The rate limit counts ``questions``; ``until`` is a deadline in ``time.monotonic`` seconds.
         """
         self._limit.wait(questions)
         until = time.monotonic() + self.deadline_s if until is None else until
@@ -131,20 +129,20 @@ class ModelServer:
         )
 
     def get(self, url: str) -> bytes | None:
-        """Body of a page of status 200, or None."""
+        """Response body of status 200, or None."""
         self._limit.wait()
         found = self._exchange("GET", url, None, time.monotonic() + self.deadline_s)
         return found.body if found.status == 200 and found.fate == "answered" else None
 
     def ask(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """JSON object that is answered to one.
+        """JSON object in response to a JSON object.
 
         Raises
         ------
         ValueError
-            If the question is refused, or the answer is too long or no object.
+            If the question is refused, or the answer is too long or not an object.
         ServerError
-            If no answer came, or none in JSON.
+            If there is no answer, or it is not JSON.
         """
         found = self.post(json.dumps(body).encode())
         if found.fate != "answered":
@@ -158,7 +156,7 @@ class ModelServer:
             raise ValueError(f"{self.name}: {error}") from error
 
     def watched(self, call: Callable[[], Found]) -> Found:
-        """Result of a call, whose ServerError opens the breaker."""
+        """Result of a call whose ServerErrors count for the circuit breaker."""
         if self._breaker is None:
             return call()
         if not self._breaker.allows():
@@ -216,7 +214,7 @@ class ModelServer:
         return replace(seen, fate=fate, why=f"status {answer.status}: {why}")
 
     def _unpacked(self, answer: HttpAnswer) -> bytes:
-        """Body without its compression, which nobody asked for."""
+        """Decompressed body, for servers that compress without being asked."""
         kind = answer.headers.get("content-encoding", "identity").strip().lower()
         if answer.is_cut:
             raise ValueError(f"an answer of more than {self._max_bytes} bytes")
@@ -237,7 +235,7 @@ class ModelServer:
 
     @staticmethod
     def _pause_s(found: Exchange) -> float | None:
-        """Seconds until a question is worth asking again; None for never."""
+        """Seconds until a retry makes sense; None if it does not."""
         if not found.status:
             return 0.0 if found.fate == "late" else None
         try:
@@ -248,7 +246,7 @@ class ModelServer:
 
 
 def in_threads(threads: int, work: Sequence[Callable[[], Found]]) -> list[Found]:
-    """Answers in order of calls, in daemon threads that never delay exit."""
+    """Results of calls in daemon threads, in the order of ``work``. Daemon threads do not delay exit."""
     waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number in range(len(work)):
         waiting.put(number)
@@ -271,7 +269,7 @@ def in_threads(threads: int, work: Sequence[Callable[[], Found]]) -> list[Found]
 
 
 def object_of(body: bytes) -> dict[str, Any]:
-    """JSON object of an answer, which may hold NaN and infinity."""
+    """JSON object of a response. NaN and infinity are allowed."""
     try:
         value = _value_of(body)
     except (ValueError, RecursionError) as error:
@@ -289,7 +287,7 @@ def _value_of(body: bytes) -> Any:
 
 
 def _reason(body: bytes) -> str:
-    """Reason that the server gives."""
+    """Reason for an error, from the server's response."""
     try:
         found = msgspec.json.decode(body)
     except (ValueError, RecursionError):

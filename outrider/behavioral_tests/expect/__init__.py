@@ -2,18 +2,17 @@
 
 An expectation of rows is a function of ``before`` (the cases; for INV and DIR with the answers to the
 unchanged inputs) and ``after`` (the same records with the answers under test). It returns one value per row:
-a bool (True = met), or a float severity (0.0 = met, above = violated by so much, NaN = not applicable). Any
-function of that shape is an expectation; those made here are :class:`Rule` objects, which combine with ``&``
+a bool (True = met), or a float severity (0.0 = met, > 0 = violated, larger is worse, NaN = not applicable).
+Any such function is an expectation; those defined here are :class:`Rule` objects, which combine with ``&``
 and ``|``, can be narrowed with :meth:`Rule.where`, and can be written into a suite file.
 
-Answers that are missing (None or NaN): where the original, or the label, is missing there is nothing to hold
-the answer against, and the row is not applicable; where only the answer under test is missing, it failed
-(severity 1.0). Every expectation made here keeps to that.
+Missing answers (None or NaN): if the original answer, or the label, is missing, there is nothing to compare
+with, and the row is not applicable; if only the answer under test is missing, it failed (severity 1.0). All
+expectations defined here follow that rule.
 
 A field such as ``"probs[1]"`` picks one element of a vector, ``"probs[label]"`` the one that belongs to the
 class of the original answer. Where ``probs`` is one number, the confidence in the predicted class,
-``"probs[label]"`` is that, and minus that where the class is another one than the original's: CheckList's
-reading of models that tell no more.
+``"probs[label]"`` is that, negated if the predicted class differs from the original's, as in CheckList.
 """
 
 from .cases import agree, ordered, spread

@@ -1,7 +1,7 @@
 """Expectations of whole cases.
 
-Judged are all answers to the examples of a case, the original's first. A case whose first answer is missing
-is not applicable; one that lacks another answer failed.
+All answers to the examples of a case are judged together, the original's first. A case whose first answer is
+missing is not applicable; if another answer is missing, it failed.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ Ints = NDArray[np.intp]
 def agree(field: str = "label") -> Rule:
     """Expect equal answers within a case.
 
-    The severity is the share of the others that differ from the first.
+    The severity is the share of the other answers that differ from the first.
 
     Examples
     --------
@@ -45,9 +45,7 @@ def agree(field: str = "label") -> Rule:
 
 @named
 def spread(field: str = "score", *, at_most: float) -> Rule:
-    """Expect answers of a case within ``at_most`` of each other.
-
-    The largest against the smallest.
+    """Expect answers of a case within ``at_most`` of each other. Compared are the largest and the smallest.
 
     Examples
     --------
@@ -71,8 +69,8 @@ def spread(field: str = "score", *, at_most: float) -> Rule:
 def ordered(field: str = "score", *, direction: Direction, tolerance: float = 0.0) -> Rule:
     """Expect a case's answers to move in ``direction`` only.
 
-    In the order written; a step against it up to ``tolerance`` is allowed. For cases that go from little to
-    much: ``["I like it", "I like it a lot", "I love it"]``.
+    Examples are compared in their written order; a step against ``direction`` by up to ``tolerance`` is
+    allowed. Useful for cases of increasing strength: ``["I like it", "I like it a lot", "I love it"]``.
 
     Examples
     --------
@@ -96,7 +94,7 @@ def ordered(field: str = "score", *, direction: Direction, tolerance: float = 0.
 
 
 def _first(case: Ints) -> Ints:
-    """Row of the first example of each case."""
+    """Row of each case's first example."""
     return np.flatnonzero(np.diff(case, prepend=-1)).astype(np.intp)
 
 
@@ -106,7 +104,7 @@ def _sum(values: Floats, first: Ints) -> Floats:
 
 
 def _of_cases(severity: Floats, values: NDArray[Any], first: Ints) -> Floats:
-    """Severities of cases; 1.0 where an answer is missing, NaN where it is the first."""
+    """Severities of cases: 1.0 if an answer is missing, NaN if it is the first one."""
     absent = missing(values)
     lacking = np.logical_or.reduceat(absent, first)
     return np.where(absent[first], np.nan, np.where(lacking, 1.0, severity))

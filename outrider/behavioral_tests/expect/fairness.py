@@ -25,10 +25,10 @@ def group_gap(
 ) -> Rule:
     """Expect groups to differ in a metric by at most ``at_most``.
 
-    With ``min_ratio``, the lowest has at least that share of the highest. A test with this expectation is one
-    case: all its examples together. Its outcome carries the metric of every group and the gap, each with a 95
-    % interval. With fewer than two groups that count it is not applicable, and the test is skipped: it does
-    not pass.
+    With ``min_ratio``, the lowest metric must be at least that share of the highest. A test with this
+    expectation is one case: all its examples together. Its outcome contains the metric of each group and the
+    gap, each with a 95 % interval. With fewer than two groups of sufficient size it is not applicable, and
+    the test is skipped: it does not pass.
 
     Parameters
     ----------
@@ -37,14 +37,15 @@ def group_gap(
     by, prediction, positive, label, score
         As for :func:`~outrider.behavioral_tests.fairness.group_metrics`.
     at_most, min_ratio
-        Largest difference and smallest ratio that pass; at least one of them.
+        Largest difference and smallest ratio that pass; at least one is required.
     least_rows
-        Groups on whose metric fewer records rest do not count; the outcome names them.
+        Minimum number of records behind a group's metric; smaller groups do not count, and the outcome names
+        them.
     sure
-        False: the estimate decides, as the failure rate of any test does. True: the test fails only when the
-        whole (simultaneous 95 %) interval lies beyond the limit, so that a fair model fails at most one time
-        in twenty whatever the number of groups: for few records, and where a false alarm costs more than a
-        late one.
+        False: the estimate decides, as the failure rate of any test does. True: the test fails only if the
+        whole (simultaneous 95 %) interval is beyond the limit, so that a fair model fails at most one time in
+        twenty for any number of groups. Use it with few records, or if a false alarm costs more than a late
+        one.
 
     Examples
     --------
@@ -100,7 +101,7 @@ def _measured(
         measures.append(
             Measure("ratio", gap.ratio, gap.ratio_low, gap.ratio_high, rows, f"{gap.lowest} / {gap.highest}")
         )
-        # Without anybody selected in any group there is no ratio, and nobody is treated differently.
+        # Without a selection in any group there is no ratio, and no difference in treatment.
         ratio = gap.ratio_high if sure else gap.ratio
         severity = max(severity, min_ratio - ratio if ratio == ratio else 0.0)
     return Measured(severity, tuple(measures))

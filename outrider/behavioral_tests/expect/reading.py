@@ -1,4 +1,4 @@
-"""Answers and severities as arrays."""
+"""Readers of answers and severities as arrays."""
 
 import re
 from typing import Any
@@ -16,9 +16,9 @@ _ELEMENT = re.compile(r"(.+)\[(\d+|[A-Za-z_]\w*)\]")
 
 
 def severities(verdict: NDArray[Any], rows: int) -> Floats:
-    """Severities that an expectation returned.
+    """Severities that an expectation returned, as floats.
 
-    0.0 met, above violated, NaN not applicable.
+    0.0 met, > 0 violated, NaN not applicable.
 
     Raises
     ------
@@ -41,9 +41,9 @@ def severities(verdict: NDArray[Any], rows: int) -> Floats:
 def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
     """Answers of a field, or of one element of a vector.
 
-    ``name[1]`` is one element, ``name[label]`` that of the class in the ``original``, aligned with ``batch``.
-    Where ``name`` holds one number per row, the confidence in the predicted class, ``name[label]`` is that,
-    and minus that where the class is not the original's (as CheckList has it).
+    ``name[1]`` is one element, ``name[label]`` that of the predicted class in ``original``, aligned with
+    ``batch``. If ``name`` holds one number per row, the confidence in the predicted class, ``name[label]`` is
+    that, negated if the class differs from the original's (as in CheckList).
     """
     if batch.has(f"outputs.{field}") or not (match := _ELEMENT.fullmatch(field)):
         return column(batch, f"outputs.{field}")
@@ -69,7 +69,7 @@ def answer(batch: Batch, field: str, *, original: Batch) -> NDArray[Any]:
 
 
 def _is_confidence(batch: Batch, name: str) -> bool:
-    """True where a column holds one number per row."""
+    """True if a column holds one number per row."""
     kind = batch.arrow(f"outputs.{name}").type if batch.has(f"outputs.{name}") else pa.null()
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
@@ -106,9 +106,9 @@ def target(before: Batch, field: str, to: object) -> NDArray[Any]:
 
 
 def column(batch: Batch, name: str) -> NDArray[Any]:
-    """A column as numpy.
+    """Column as numpy.
 
-    Nulls are NaN among floats, None among all else.
+    Nulls become NaN in float columns, None in others.
     """
     if not batch.has(name):
         part = name.partition(".")[0]
@@ -126,7 +126,7 @@ def column(batch: Batch, name: str) -> NDArray[Any]:
 
 
 def numbers(values: NDArray[Any], field: str) -> Floats:
-    """The values as floats, NaN where there is none."""
+    """Values as floats, NaN if missing."""
     try:
         return values.astype(np.float64)
     except (TypeError, ValueError) as error:
@@ -134,7 +134,7 @@ def numbers(values: NDArray[Any], field: str) -> Floats:
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Mask (rows,) of missing values, None or NaN, in vectors anywhere."""
+    """Mask (rows,) of missing values: None, or NaN anywhere in a vector."""
     if values.dtype.kind not in "fcO":
         return np.zeros(len(values), dtype=np.bool_)
     if values.dtype.kind != "O":
@@ -146,22 +146,20 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def judged(severity: Floats, was: NDArray[Any], now: NDArray[Any]) -> Floats:
-    """Severities with missing answers judged last, shape (rows,).
+    """Severities with the rule for missing answers applied, shape (rows,).
 
-    NaN where the original lacks an answer, 1.0 where only the new one does. Where the original (or the label)
-    is missing there is nothing to hold the answer against: not applicable. Where only the answer under test
-    is missing, the model failed to give one: 1.0.
+    NaN (not applicable) if the original answer or the label is missing; 1.0 if only the answer under test is.
     """
     return np.where(missing(was), np.nan, np.where(missing(now), 1.0, severity))
 
 
 def excess(gap: Floats, tolerance: float = 0.0) -> Floats:
-    """Excess of a gap over the tolerance, at least 0.0. 1.0 for an infinite one, NaN for NaN."""
+    """Excess of a gap over the tolerance, at least 0.0. 1.0 for an infinite gap, NaN for NaN."""
     return np.where(gap <= tolerance, 0.0, np.where(np.isinf(gap), 1.0, gap - tolerance))
 
 
 def difference(was: Floats, now: Floats) -> Floats:
-    """``now - was``, 0.0 between equal infinities."""
+    """Difference ``now - was``, 0.0 between equal infinities."""
     with np.errstate(invalid="ignore"):
         return np.where(was == now, 0.0, now - was)
 
@@ -169,9 +167,8 @@ def difference(was: Floats, now: Floats) -> Floats:
 def distance(before: NDArray[Any], after: NDArray[Any], field: str, *, graded: bool = True) -> Floats:
     """Distance of two answers, 0.0 where equal.
 
-    1.0 between classes, the largest element gap between numbers.
-
-    Rows in which a value is missing are for :func:`judged` to tell.
+    1.0 between different classes, the largest element difference between numbers. Missing values are left to
+    :func:`judged`.
     """
     check_kinds(before, after, field)
     if before.dtype == object or after.dtype == object:
@@ -188,9 +185,9 @@ def distance(before: NDArray[Any], after: NDArray[Any], field: str, *, graded: b
 
 
 def check_kinds(expected: NDArray[Any], given: NDArray[Any], field: str, *, spelled: bool = False) -> None:
-    """Raise a TypeError for texts against numbers.
+    """Raise TypeError for a comparison of texts with numbers.
 
-    They could never be equal, but for a text that spells the number, where ``spelled`` allows that.
+    Such values are never equal. With ``spelled`` a text that spells a number is allowed.
     """
     kinds = [_kinds(values, spelled=spelled) for values in (expected, given)]
     if kinds[0] and kinds[1] and kinds[0].isdisjoint(kinds[1]):

@@ -29,7 +29,9 @@ Direction = Literal["increasing", "decreasing"]
 
 @named
 def same(*fields: str, tolerance: float = 0.0) -> Rule:
-    """Answer unchanged: texts and classes equal, numbers within ``tolerance`` (vectors: every element).
+    """Expect an unchanged answer.
+
+    Texts and classes must be equal, numbers equal within ``tolerance`` (for vectors each element).
 
     Examples
     --------
@@ -56,10 +58,10 @@ def _answers(before: Batch, after: Batch, field: str) -> tuple[NDArray[Any], NDA
 
 @named
 def invariant(field: str = "label", *, scores: str, tolerance: float = 0.0) -> Rule:
-    """Expect the class to stay, or its score within ``tolerance``.
+    """Expect an unchanged class, or its score within ``tolerance``.
 
-    The score is that of the original class. CheckList's ``INV``: a class that flips on the edge between two
-    equally likely ones is no failure.
+    The score is that of the original class. As in CheckList's ``INV``, a flip between two almost equally
+    likely classes is not a failure.
 
     Parameters
     ----------
@@ -82,7 +84,7 @@ def invariant(field: str = "label", *, scores: str, tolerance: float = 0.0) -> R
 
 @named
 def equal(field: str = "label", *, to: object = None) -> Rule:
-    """Answer equals ``to``, or the case's own ``label.<field>`` when ``to`` is None."""
+    """Expect the answer ``to``, or the case's ``label.<field>`` if None."""
     return _against(field, to, is_wanted=True)
 
 
@@ -90,7 +92,7 @@ def equal(field: str = "label", *, to: object = None) -> Rule:
 def not_equal(field: str = "label", *, to: object = None) -> Rule:
     """Expect an answer other than ``to`` or the case's label.
 
-    The case's own ``label.<field>`` when ``to`` is None.
+    ``label.<field>`` is used if ``to`` is None.
     """
     return _against(field, to, is_wanted=False)
 
@@ -106,7 +108,7 @@ def _against(field: str, to: object, *, is_wanted: bool) -> Rule:
 
 @named
 def changed(field: str = "label") -> Rule:
-    """Answer differs from the answer to the unchanged input."""
+    """Expect an answer that differs from that to the unchanged input."""
 
     def judge(before: Batch, after: Batch) -> Floats:
         was, now = _answers(before, after, field)
@@ -117,7 +119,7 @@ def changed(field: str = "label") -> Rule:
 
 @named
 def in_set(values: Collection[object], *, field: str = "label") -> Rule:
-    """Expect one of ``values`` as the answer. A missing answer is allowed only when None is among them."""
+    """Expect one of ``values`` as the answer. A missing answer is allowed only if None is among them."""
     allowed = set(values)
     listed = np.array(sorted(allowed, key=repr), dtype=object)
     known = [value for value in listed if value is not None]
@@ -134,7 +136,7 @@ def in_set(values: Collection[object], *, field: str = "label") -> Rule:
 
 @named
 def within(field: str = "score", *, low: float | None = None, high: float | None = None) -> Rule:
-    """Expect [low, high]; severity is the distance, 1.0 for NaN."""
+    """Expect a number in [low, high]. The severity is the distance from that range, 1.0 for NaN."""
     lowest, highest = (-np.inf if low is None else low), (np.inf if high is None else high)
 
     def judge(before: Batch, after: Batch) -> Floats:
@@ -155,16 +157,16 @@ def monotone(
 ) -> Rule:
     """Expect an answer that moves in ``direction``.
 
-    A move against it by up to ``tolerance`` is allowed.
+    A change against it by up to ``tolerance`` is allowed.
 
     Parameters
     ----------
     field
         Output, such as ``"price"``, ``"probs[1]"`` or ``"probs[label]"`` (the original's class).
     bounds
-        Lowest and highest value there is, such as (0, 1). A row whose original lies so near to the bound that
-        it could not move against ``direction`` by more than ``tolerance`` is then not applicable, as in
-        CheckList's ``monotonic``.
+        Minimum and maximum possible value, such as (0, 1). A row whose original is too close to a bound to
+        change against ``direction`` by more than ``tolerance`` is not applicable, as in CheckList's
+        ``monotonic``.
 
     Examples
     --------
@@ -191,7 +193,7 @@ def monotone(
 def shift(weights: Mapping[str, float], *, direction: Direction, tolerance: float = 0.0) -> Rule:
     """Expect a weighted sum of answers to move in ``direction``.
 
-    A move against it by up to ``tolerance`` is allowed.
+    A change against it by up to ``tolerance`` is allowed.
 
     Parameters
     ----------
@@ -215,7 +217,7 @@ def shift(weights: Mapping[str, float], *, direction: Direction, tolerance: floa
 
 
 def sign_of(direction: Direction) -> float:
-    """1.0 for increasing, -1.0 for decreasing."""
+    """Sign of a direction: 1.0 for increasing, -1.0 for decreasing."""
     if direction not in ("increasing", "decreasing"):
         raise ValueError(f"direction must be 'increasing' or 'decreasing', got {direction!r}")
     return 1.0 if direction == "increasing" else -1.0

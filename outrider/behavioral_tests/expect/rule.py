@@ -17,36 +17,32 @@ from outrider.assertions import Batch
 from .reading import Floats, column, missing, severities
 
 Scope = Literal["row", "single", "pairwise", "case", "suite"]
-"""What an expectation sees at a time.
-
-``row``: in an MFT every example alone, in INV and DIR every changed copy beside its original. ``single``:
-every example alone, the original too. ``pairwise``: every example beside the first of its case, that one
-beside itself, in an MFT too, and also where a case has no other (CheckList's ``pairwise``). ``case``: all
-examples of each case.
-``suite``: all examples of the test.
-"""
+"""Examples that an expectation sees at a time. || ``row``: in an MFT each example alone, in INV and DIR each
+changed copy with its original. ``single``: each example alone, the original too. ``pairwise``: each example
+with the first of its case, the first with itself, in an MFT too, and also if a case has no other example
+(CheckList's ``pairwise``). ``case``: all examples of each case. ``suite``: all examples of the test."""
 Operator = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 Spec = Mapping[str, Any]
 P = ParamSpec("P")
 
 
 class Expectation(Protocol):
-    """Expectation, as :class:`MFT`, :class:`INV` and :class:`DIR` take for ``expect=``."""
+    """Protocol of expectations: the argument ``expect=`` of the tests."""
 
     def __call__(self, before: Batch, after: Batch, /) -> NDArray[Any]:
-        """Judge every row; shape (rows,)."""
+        """Severity or verdict of each row, shape (rows,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An expectation that combines with others.
+    """Expectation that can be combined with others by ``&`` and ``|``.
 
     Parameters
     ----------
     judge
-        The function; what it takes and returns depends on ``scope``.
+        Judging function; its arguments and result depend on ``scope``.
     spec
-        What a suite file says in its place; empty when it is somebody's own function.
+        Form of the rule in a suite file; empty for a user's own function.
     """
 
     judge: Callable[..., Any] = field(repr=False)
@@ -54,7 +50,7 @@ class Rule:
     spec: Spec = field(default_factory=dict)
 
     def __call__(self, *given: Any) -> Any:
-        """Judge; see ``scope``."""
+        """Call the judging function; see ``scope``."""
         return self.judge(*given)
 
     def __and__(self, other: Expectation) -> "Rule":
@@ -64,19 +60,19 @@ class Rule:
         return any_of(self, other)
 
     def where(self, name: str, op: Operator, value: object) -> "Rule":
-        """Judge where the original's field fulfils a condition (:func:`where`)."""
+        """Rule restricted to rows whose original fulfils a condition (:func:`where`)."""
         return where(name, op, value, self)
 
 
 def scope_of(expectation: Expectation) -> Scope:
-    """Scope of a rule; a plain function judges rows."""
+    """Scope of a rule; ``row`` for plain functions."""
     return expectation.scope if isinstance(expectation, Rule) else "row"
 
 
 def all_of(*expectations: Expectation) -> Rule:
     """Require all expectations.
 
-    One that is not applicable is left out, and none applicable is not applicable.
+    Expectations that are not applicable are ignored; if all are, so is the result.
 
     Examples
     --------
@@ -89,7 +85,7 @@ def all_of(*expectations: Expectation) -> Rule:
 
 
 def any_of(*expectations: Expectation) -> Rule:
-    """Require one of several expectations; severity of the least violated."""
+    """Require one of several expectations. The severity is that of the least violated one."""
     return _combined(expectations, np.fmin, "any_of")
 
 
@@ -122,7 +118,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 def where(name: str, op: Operator, value: object, then: Expectation) -> Rule:
     """Judge only rows whose original fulfils a condition.
 
-    The others are not applicable.
+    Other rows are not applicable.
 
     Parameters
     ----------
@@ -130,7 +126,7 @@ def where(name: str, op: Operator, value: object, then: Expectation) -> Rule:
         Full column name: ``inputs.lang``, ``label.label``, ``attrs.city``, ``outputs.label`` (the answer to
         the original; in an MFT the answer itself).
     op, value
-        The condition, such as ``"!=", 1``; a missing value never fulfils it.
+        Condition, such as ``"!=", 1``; a missing value never fulfils it.
 
     Examples
     --------
@@ -173,7 +169,7 @@ def _holds(values: NDArray[Any], op: Operator, value: Any) -> NDArray[np.bool_]:
 
 
 def single(expectation: Expectation) -> Rule:
-    """Judge every example alone, in INV and DIR the originals too."""
+    """Judge each example alone, in INV and DIR the originals too."""
     if scope_of(expectation) in ("case", "suite"):
         raise TypeError("single takes an expectation of rows")
     inner = spec_of(expectation)
@@ -181,10 +177,10 @@ def single(expectation: Expectation) -> Rule:
 
 
 def pairwise(expectation: Expectation) -> Rule:
-    """Judge every example beside the first of its case.
+    """Judge each example together with the first of its case.
 
-    The first beside itself, in an MFT too. A written case of an original alone, which INV and DIR skip else,
-    is asked and judged.
+    The first is compared with itself, in an MFT too. A written case with an original only, which INV and DIR
+    otherwise skip, is asked and judged.
     """
     if scope_of(expectation) != "row":
         raise TypeError("pairwise takes an expectation of rows")
@@ -193,7 +189,7 @@ def pairwise(expectation: Expectation) -> Rule:
 
 
 def reads(expectation: Expectation) -> frozenset[str] | None:
-    """Columns that a rule of rows reads beside outputs and labels. None for code, which may read all."""
+    """Columns that a row rule reads besides outputs and labels. None for user code, which may read all."""
     spec = spec_of(expectation)
     return frozenset(_fields(spec)) if spec else None
 
@@ -211,9 +207,10 @@ _FACTORIES: dict[str, Callable[..., Rule]] = {}
 
 
 def named(factory: Callable[P, Rule]) -> Callable[P, Rule]:
-    """Remember a factory's arguments, so that its rule becomes data.
+    """Decorator that makes a factory's rules serializable.
 
-    A rule of rows made by such a factory looks at outputs and labels only; it is not given other columns.
+    The factory's arguments are stored with the rule. A row rule of such a factory gets outputs and labels
+    only, no other columns.
     """
     signature = inspect.signature(factory)
     name = factory.__name__
@@ -230,17 +227,17 @@ def named(factory: Callable[P, Rule]) -> Callable[P, Rule]:
 
 
 def spec_of(expectation: Expectation) -> Spec:
-    """Expectation as JSON-ready data, empty for code."""
+    """Expectation as JSON-compatible data; empty for user code."""
     return expectation.spec if isinstance(expectation, Rule) else {}
 
 
 def from_spec(spec: Spec) -> Rule:
-    """The expectation that :func:`spec_of` gave.
+    """Inverse of :func:`spec_of`.
 
     Raises
     ------
     ValueError
-        Naming what is unknown or wrong.
+        If the specification is invalid; the message names the part.
     """
     if "expect" in spec:
         return _made(spec)
@@ -288,7 +285,7 @@ def _made(spec: Spec) -> Rule:
 
 
 def _as(kind: Any, value: Any, where: str) -> Any:
-    """The value where it is of the kind that a parameter takes; ``object`` takes anything."""
+    """Value checked against the type of its parameter; ``object`` allows any."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -318,7 +315,7 @@ def case(judge: Callable[[Batch, NDArray[np.intp]], NDArray[Any]]) -> Rule:
     Parameters
     ----------
     judge
-        Function of (examples with their answers, case number of each). Examples of a case stand together, the
+        Function of (examples with their answers, case number of each). Examples of a case are adjacent, the
         original first; cases are numbered from 0. It returns one value per case: a bool (True = met), or a
         severity.
 
@@ -338,12 +335,12 @@ def case(judge: Callable[[Batch, NDArray[np.intp]], NDArray[Any]]) -> Rule:
 def suite(judge: Callable[[Batch], Any]) -> Rule:
     """Expectation of all examples of a test together.
 
-    Such as a rate or a gap between groups.
+    For example a bound on a rate, or on a gap between groups.
 
     Parameters
     ----------
     judge
         Function of the examples with their answers. It returns one bool (True = met), a severity, or a
-        :class:`~outrider.behavioral_tests.outcome.Measured` with the figures behind it.
+        :class:`~outrider.behavioral_tests.outcome.Measured` with figures.
     """
     return Rule(judge, "suite")

@@ -1,6 +1,6 @@
 """Expectations of texts, such as answers of language models.
 
-A missing answer fails each of them.
+A missing answer fails all of them.
 """
 
 import json
@@ -24,9 +24,7 @@ _WORD = re.compile(rf"[\w{UNSPACED}]+")  # \w lacks the vowel signs of Thai, Khm
 
 @named
 def contains(*parts: str, field: str = "answer", ignore_case: bool = False) -> Rule:
-    """Expect every one of ``parts`` in the text.
-
-    The severity is the share that the text lacks.
+    """Expect all of ``parts`` in the text. The severity is the share of missing parts.
 
     Examples
     --------
@@ -42,7 +40,7 @@ def contains(*parts: str, field: str = "answer", ignore_case: bool = False) -> R
 
 @named
 def not_contains(*parts: str, field: str = "answer", ignore_case: bool = False) -> Rule:
-    """Expect none of ``parts`` in the text; severity is their share."""
+    """Expect none of ``parts`` in the text. The severity is the share of parts found."""
     banned = _parts("not_contains", parts, ignore_case)
     return _each(field, lambda text: sum(part in _fold(text, ignore_case) for part in banned) / len(banned))
 
@@ -51,7 +49,7 @@ def not_contains(*parts: str, field: str = "answer", ignore_case: bool = False) 
 def matches(pattern: str, *, field: str = "answer") -> Rule:
     r"""Expect a match of a regular expression in the text.
 
-    ``^…\Z`` for all of it, ``(?i)`` for any case.
+    Use ``^…\Z`` to match the whole text, ``(?i)`` to ignore case.
 
     Raises
     ------
@@ -79,7 +77,7 @@ def length(
     high: int | None = None,
     unit: Literal["characters", "words"] = "characters",
 ) -> Rule:
-    """Expect ``low`` to ``high`` characters or words; severity is the distance."""
+    """Expect ``low`` to ``high`` characters or words. The severity is the distance from that range."""
     if unit not in ("characters", "words"):
         raise ValueError(f"unit must be 'characters' or 'words', got {unit!r}")
     most = np.inf if high is None else high
@@ -95,9 +93,7 @@ def length(
 
 @named
 def valid_json(field: str = "answer", *, keys: tuple[str, ...] = ()) -> Rule:
-    """Expect a text that is JSON.
-
-    With ``keys``, an object that has them.
+    """Expect a text that is JSON. With ``keys``, an object with these keys is required.
 
     Examples
     --------
@@ -118,17 +114,17 @@ def valid_json(field: str = "answer", *, keys: tuple[str, ...] = ()) -> Rule:
 
 @named
 def similar(field: str = "answer", *, at_least: float, by: Literal["words", "characters"] = "words") -> Rule:
-    """Expect a text like the original answer.
+    """Expect a text similar to the original answer.
 
-    The severity is by how much the likeness falls short.
+    The severity is ``at_least`` less the similarity.
 
     Parameters
     ----------
     at_least
-        In (0, 1]; 1.0 is the same text.
+        Minimum similarity in (0, 1]; 1.0 is the same text.
     by
-        ``words``: F1 of the words that both have, whatever their order, case and punctuation, as in SQuAD.
-        ``characters``: share of characters that stay in place (``difflib``; slow for texts of thousands).
+        ``words``: F1 of the common words, ignoring order, case and punctuation, as in SQuAD. ``characters``:
+        share of characters that keep their order (``difflib``; slow for texts of thousands).
 
     References
     ----------

@@ -1,6 +1,6 @@
 """Perturbations: seeded changes of inputs, and their combinations.
 
-Of texts, chats, images, tables and time series.
+For texts, chats, images, tables and time series.
 """
 
 from . import chat, image, series, tabular, text

@@ -1,8 +1,8 @@
 """Perturbation: its protocol, changes of one column, and combinations.
 
-A perturbation is a function of (batch, rng) that returns a batch of the same rows with changed inputs.
-It draws from the passed generator only, so equal seeds give equal changes. Whether a record was changed is
-decided here, by comparing: a no-op never counts as a changed case, whoever wrote the perturbation.
+A perturbation is a function of (batch, rng) that returns a batch of the same rows with changed inputs. It
+draws only from the given generator, so equal seeds give equal changes. Changed records are detected by
+comparison, so a no-op never counts as a changed case.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,12 @@ from outrider.assertions.batch.columns import is_tensor, row_hashes, tensor_arra
 
 Rng = np.random.Generator
 Change = Callable[[NDArray[Any], Rng], NDArray[Any]]
-"""Values of one column (nulls left out) to changed values of the same shape; never writes to its argument."""
+"""Function of (non-null values of a column, rng) that returns changed values of the same shape; it must not
+modify its argument."""
 
 
 class Perturbation(Protocol):
-    """Perturbation, as INV and DIR take for ``perturb=``."""
+    """Protocol of perturbations: the argument ``perturb=`` of INV and DIR."""
 
     def __call__(self, batch: Batch, rng: Rng, /) -> Batch:
         """Batch of the same records with changed inputs."""
@@ -31,21 +32,19 @@ class Perturbation(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Perturbed:
-    """Changed records, and a mask of the really different ones. Shape (rows,)."""
+    """Result of a perturbation, and mask (rows,) of the changed records."""
 
     batch: Batch
     changed: NDArray[np.bool_]
 
 
 def apply(perturbation: Perturbation, batch: Batch, rng: Rng) -> Perturbed:
-    """Run a perturbation and find the records that changed.
-
-    The others are "not applicable".
+    """Run a perturbation and find the records that changed. Other records are "not applicable".
 
     Raises
     ------
     ValueError
-        If it returns another number of records.
+        If the perturbation returns another number of records.
     """
     perturbed = perturbation(batch, rng)
     if perturbed.rows != batch.rows:
@@ -66,8 +65,8 @@ def column(name: str, change: Change) -> Perturbation:
     Parameters
     ----------
     change
-        Function of (values, rng). Values are what is not null, shape (n, …); it returns as many, of the
-        same shape and a type that fits the column.
+        Function of (values, rng). Values are the non-null ones, shape (n, …); it returns the same shape, in a
+        type that fits the column.
 
     Examples
     --------
@@ -120,7 +119,7 @@ def each(name: str, change: Callable[[Any, Rng], Any]) -> Perturbation:
 def chain(*perturbations: Perturbation) -> Perturbation:
     """Apply perturbations one after the other.
 
-    A record counts as changed when it differs at the end.
+    A record counts as changed if it differs after the last one.
 
     Examples
     --------
@@ -137,14 +136,14 @@ def chain(*perturbations: Perturbation) -> Perturbation:
 
 
 def one_of(*perturbations: Perturbation) -> Perturbation:
-    """Apply a random one of several perturbations to each record.
+    """Apply a randomly chosen perturbation to each record.
 
-    Where that one changes nothing, the next that does.
+    If that changes nothing, the next one that does is used.
 
     Raises
     ------
     ValueError
-        If none is given.
+        If no perturbation is given.
     """
     if not perturbations:
         raise ValueError("one_of needs at least one perturbation")
@@ -167,19 +166,19 @@ def one_of(*perturbations: Perturbation) -> Perturbation:
 def where(predicate: Callable[[Batch], NDArray[np.bool_]], perturbation: Perturbation) -> Perturbation:
     """Change only the records that fulfil a condition.
 
-    The others are not applicable.
+    Other records are not applicable.
 
     Parameters
     ----------
     predicate
         Function of the batch that returns one bool per record, shape (rows,).
     perturbation
-        What changes them.
+        Perturbation of these records.
 
     Raises
     ------
     ValueError
-        When run, if the predicate does not return one bool per record.
+        At run time, if the predicate does not return one bool per record.
 
     Examples
     --------
@@ -208,13 +207,7 @@ def where(predicate: Callable[[Batch], NDArray[np.bool_]], perturbation: Perturb
 
 
 def input_column(batch: Batch, name: str) -> pa.Array:
-    """Arrow column of an input field.
-
-    Raises
-    ------
-    KeyError
-        Naming the fields there are.
-    """
+    """Arrow column of an input field. Raises KeyError if there is none; the message lists the fields."""
     if not batch.has(f"inputs.{name}"):
         fields = ", ".join(each.removeprefix("inputs.") for each in batch.names if each.startswith("inputs."))
         raise KeyError(f"no input {name!r} to change; the records have: {fields}")
@@ -230,7 +223,7 @@ def _values(batch: Batch, full: str, array: pa.Array) -> NDArray[Any]:
 def _rebuild(
     name: str, changed: NDArray[Any], values: NDArray[Any], null: NDArray[np.bool_], kind: pa.DataType
 ) -> pa.Array:
-    """Arrow column of the same type with nulls where they were."""
+    """Arrow column of the same type, with nulls at their original rows."""
     full = changed
     if null.any():
         full = values.copy()
@@ -244,25 +237,25 @@ def _rebuild(
 
 
 def check_positive(value: float, name: str) -> None:
-    """Raise a ValueError for a size of 0 or less."""
+    """Raise ValueError for a value of 0 or less."""
     if value <= 0:
         raise ValueError(f"{name} must be > 0, got {value}; 0 changes nothing")
 
 
 def check_share(share: float, what: str) -> None:
-    """Raise a ValueError for a share outside (0, 1]."""
+    """Raise ValueError for a share outside (0, 1]."""
     if not 0.0 < share <= 1.0:
         raise ValueError(f"share must lie in (0, 1], got {share}; it is the {what}")
 
 
 def check_order(order: Sequence[int], example: tuple[int, ...]) -> None:
-    """Raise a ValueError for an order that changes nothing."""
+    """Raise ValueError for an order that changes nothing."""
     if sorted(order) != list(range(len(order))) or list(order) == sorted(order):
         raise ValueError(f"order must be channel numbers in another order, such as {example}, got {order}")
 
 
 def differs(before: pa.Array, after: pa.Array) -> NDArray[np.bool_]:
-    """Rows in which two aligned columns differ, shape (rows,).
+    """Mask of the rows in which two columns differ, shape (rows,).
 
     Null equals null, NaN equals NaN.
 

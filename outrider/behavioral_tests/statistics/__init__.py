@@ -1,4 +1,4 @@
-"""Statistics of failure rates: intervals, early ends, two models."""
+"""Statistics of failure rates: intervals, early stopping, two models."""
 
 from outrider.assertions.statistics.rate_sequence import RateSequence
 from outrider.assertions.statistics.wilson import wilson_interval

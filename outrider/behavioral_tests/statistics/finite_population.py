@@ -1,7 +1,8 @@
-"""Inference on all cases of a test from some in random order.
+"""Inference on all cases of a test from some of them.
 
-The cases of a test are a finite population, drawn without replacement, and somebody looks after every block:
-an ordinary interval would be wrong more often the more often one looks. These are right however often.
+The cases of a test are a finite population, drawn in random order without replacement, and checked after each
+block: an ordinary interval errs more often the more often it is checked. The bounds here hold for any number
+of checks.
 """
 
 import math
@@ -19,28 +20,27 @@ _EDGE = 1e-9
 def decided(
     failures: int, judged: int, possible: int, *, tolerance: float, confidence: float = 0.95
 ) -> bool | None:
-    """Verdict on all cases from a random part, None while open.
+    """Verdict on all cases from a random part; None while undecided.
 
-    The verdict is that over all applicable cases: whether their failure rate is at most ``tolerance``. How
-    many there are need not be known: every number from ``judged`` to ``possible`` is considered, and a
-    verdict given only when it holds for each of them. Wherever one stops, and however often one looks, the
-    verdict is wrong with probability at most ``1 - confidence``; what is certain (more failures already than
-    are allowed, or too few cases left) is decided in any case.
+    True if the failure rate over all applicable cases is at most ``tolerance``. Their number need not be
+    known: all numbers from ``judged`` to ``possible`` are considered, and a verdict is given only if true for
+    each. For any stopping rule and number of checks, the verdict is wrong with probability at most ``1 -
+    confidence``; certain results (already too many failures, or too few cases left) are always decided.
 
     Parameters
     ----------
     failures, judged
-        Counts so far, of applicable cases in random order.
+        Number of failures and of judged cases so far; applicable cases only, in random order.
     possible
-        Largest number of applicable cases: those planned less those found not applicable.
+        Maximum number of applicable cases: planned ones less those found not applicable.
     tolerance
         Largest failure rate that passes, in [0, 1].
 
     Notes
     -----
-    Let ``L(F)`` be the probability of what was seen if ``F`` of all cases fail, and ``Q`` any fixed mixture
-    of failure rates. Under the true ``F`` the ratio ``Q / L(F)`` is a martingale that starts at 1, so it ever
-    exceeds ``1 / (1 - confidence)`` with at most that probability (Ville). ``F`` is excluded when it does.
+    Let ``L(F)`` be the probability of the observations if ``F`` of all cases fail, and ``Q`` any fixed
+    mixture of failure rates. Under the true ``F`` the ratio ``Q / L(F)`` is a martingale that starts at 1, so
+    it ever exceeds ``1 / (1 - confidence)`` with at most that probability (Ville). ``F`` is then excluded.
     ``Q`` is half the beta-binomial of the paper, half the same over the rates at the other side of the
     tolerance from ``F``, which decides sooner: by about a quarter where a test passes.
 
@@ -75,8 +75,8 @@ def rate_bounds(
 ) -> tuple[float, float]:
     """Failure rate's bounds over applicable cases, consistent with :func:`decided`.
 
-    They hold at every moment at once with probability ``confidence``, which a Wilson interval does not, and
-    they are about the cases of the test, not about cases like them.
+    The bounds hold at all times together with probability ``confidence``, unlike a Wilson interval, and refer
+    to the cases of the test, not to a population of similar cases.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def _check(failures: int, judged: int, possible: int, tolerance: float, confiden
 
 
 def _populations(judged: int, possible: int, tolerance: float) -> tuple[Ints, Ints]:
-    """Every possible number of applicable cases, and the largest number of failures that passes in each."""
+    """All possible numbers of applicable cases, and the largest number of failures that passes for each."""
     total = np.arange(max(judged, 1), possible + 1)
     allowed = np.floor(tolerance * total).astype(np.int64)
     allowed += (allowed < total) & ((allowed + 1) / total <= tolerance)  # as Outcome.status compares
@@ -126,7 +126,7 @@ def _populations(judged: int, possible: int, tolerance: float) -> tuple[Ints, In
 
 
 def _thresholds(failures: int, judged: int, tolerance: float, confidence: float) -> tuple[float, float]:
-    """Log likelihood at which a number of failures is excluded: above what is allowed, and below it."""
+    """Log likelihood below which a number of failures is excluded: above the tolerance, and below it."""
     from scipy.special import (  # half a second, which a run that asks all does not need
         betainc,
         betaincc,
@@ -147,14 +147,14 @@ def _thresholds(failures: int, judged: int, tolerance: float, confidence: float)
 
 
 def _likeliest(failures: int, judged: int, total: Ints) -> Ints:
-    """Number of failures at which the likelihood is largest; it rises up to there and falls behind it."""
+    """Number of failures with the largest likelihood, which decreases on both sides of it."""
     if judged == 0:
         return np.zeros(len(total), dtype=np.int64)
     return np.minimum(failures * (total + 1) // judged, total - judged + failures)
 
 
 def _log_likelihood(number: Ints, failures: int, judged: int, total: Ints) -> Floats:
-    """Log probability of the judged cases, in their order, if ``number`` of ``total`` fail; -inf if none."""
+    """Log probability of the judged cases in order, if ``number`` of ``total`` fail; -inf if impossible."""
     rest, left = total - judged, number - failures
     possible = (left >= 0) & (left <= rest) & (number <= total)
     left, number = np.where(possible, left, 0), np.where(possible, number, 0)
@@ -169,7 +169,7 @@ def _log_choose(n: Ints, k: Ints) -> Floats:
 
 
 def _first(holds: Callable[[Ints], NDArray[np.bool_]], low: Ints, high: Ints) -> Ints:
-    """Smallest number in [low, high] from which on a condition holds; ``high`` where it never does."""
+    """Smallest number in [low, high] from which a monotone condition holds; ``high`` if it never does."""
     low, high = low.copy(), high.copy()
     while (open_ := low < high).any():
         middle = (low + high) // 2

@@ -6,20 +6,20 @@ from statistics import NormalDist
 
 
 def mcnemar_p(only_one: int, only_other: int) -> float:
-    """McNemar's exact two-sided p value: which model fails more often.
+    """McNemar's exact two-sided p value for equal failure rates.
 
-    Cases on which both fail or both pass say nothing about that; of the others, each falls to either side
-    with probability 1/2 if the models are equally good.
+    Cases on which both fail or both pass are uninformative; if the models are equally good, each of the
+    others falls to either side with probability 1/2.
 
-    The exact conditional test, not its mid-p variant: a promotion is refused on this figure, over a matrix of
-    tests, so its level must hold for any counts, and Holm's correction is only as good as the levels put into
-    it. Mid-p is a little more powerful and nearly always keeps the level (Fagerland et al., "The McNemar test
-    for binary matched-pairs data", BMC Medical Research Methodology 2013), but nothing guarantees it.
+    The exact conditional test, not its mid-p variant: promotions are refused by this value, over a matrix of
+    tests, so its level must hold for any counts, and Holm's correction needs valid levels. Mid-p is a little
+    more powerful and nearly always keeps the level (Fagerland et al., "The McNemar test for binary
+    matched-pairs data", BMC Medical Research Methodology 2013), but without guarantee.
 
     Parameters
     ----------
     only_one, only_other
-        Cases that one model alone failed.
+        Number of cases that only one (only the other) model failed.
 
     References
     ----------
@@ -44,14 +44,14 @@ def paired_difference(
 ) -> tuple[float, float]:
     """Interval of the difference of two models' failure rates.
 
-    The other model's less the one's, on the same cases. Wald's interval with one case more in either count
-    and two more in all. It covers better than the plain one where models hardly differ, and never shrinks to
-    nothing when they do not differ at all.
+    The other model's rate less the first one's, on the same cases. Wald's interval with one additional case
+    in each count and two in total. Its coverage is better than that of the plain interval if models hardly
+    differ, and its width is never 0.
 
     Parameters
     ----------
     only_one, only_other
-        Cases that one model alone failed.
+        Number of cases that only one (only the other) model failed.
 
     Returns
     -------
@@ -84,12 +84,12 @@ def paired_difference(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p values: ``alpha`` bounds any false alarm's chance.
+    """Holm-adjusted p values.
 
-    Holm's step-down procedure. It needs no assumption on how the tests depend on each other, and tests of
-    one suite do: they share a model, and often cases. It controls the probability of any false alarm, which
-    is what a refused promotion costs; Benjamini and Hochberg's controls their share among the alarms, needs
-    independence or positive dependence, and lets single verdicts be wrong more often.
+    Comparing them with ``alpha`` bounds the probability of any false alarm (step-down procedure). The
+    procedure is valid under any dependence; tests of one suite share a model, and often cases. A refused
+    promotion depends on any false alarm; Benjamini and Hochberg's procedure controls their share among the
+    alarms, needs independence or positive dependence, and allows more false single verdicts.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Words for template slots, from masked language models or WordNet.
 
-A suggestion is a proposal: look at the list before it becomes part of a suite.
+Suggestions are proposals: review the list before using it in a suite.
 """
 
 from .fill_mask import FillMask, Suggestion

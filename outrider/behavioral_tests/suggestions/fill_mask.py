@@ -23,9 +23,9 @@ _WITH_ARTICLE = re.compile(r"\{[aA]:mask\}")
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Words for the masks of a text, with their score.
+    """Words for the masks of a text, in order, with their score.
 
-    In order; the mean log-probability per word over the contexts.
+    The score is the mean log-probability per word over the contexts.
     """
 
     words: tuple[str, ...]
@@ -41,11 +41,11 @@ class FillMask:
         Folder of a saved model, or the id of one on the Hub. Only ``safetensors`` weights are read, never
         pickled ones, and no code that comes with a model is run.
     device
-        Where it runs, such as ``"cuda"``.
+        Torch device, such as ``"cuda"``.
     batch_rows
-        Texts asked at once.
+        Number of texts per forward pass.
     top
-        Words that :meth:`words` proposes for ``template(…, mask=model)``.
+        Number of words that :meth:`words` proposes for ``template(…, mask=model)``.
 
     Raises
     ------
@@ -83,7 +83,7 @@ class FillMask:
             As for :func:`template`, with at least one ``{mask}``; several in a text are filled from left to
             right by beam search.
         contexts_of
-            How many filled versions of each text are asked.
+            Number of filled versions of each text that are scored.
         **choices
             Values of the other slots, as for :func:`template`.
         """
@@ -107,10 +107,10 @@ class FillMask:
     def fitting(
         self, texts: Sequence[str], word: str, options: Sequence[str], *, threshold: float = 5.0
     ) -> tuple[str, ...]:
-        """Options nearly as fit for ``texts`` as ``word``, best first.
+        """Options that fit ``texts`` almost as well as ``word``, best first.
 
-        Options come from a :class:`WordNet`, for example. One stays when its mean log-probability per word
-        piece lies at most ``threshold`` below that of ``word``.
+        Options come from a :class:`WordNet`, for example. An option is kept if its mean log-probability per
+        word piece is at most ``threshold`` below that of ``word``.
         """
         candidates = list(dict.fromkeys([word, *options]))
         scores = self._scores(_replaced(texts, word, self._mask), candidates)
@@ -126,7 +126,7 @@ class FillMask:
 
     @cached_property
     def _vocabulary(self) -> dict[int, str]:
-        """Token number → word, of the tokens that begin a word and are nothing but letters."""
+        """Word by token id, for tokens that start a word and consist of letters only."""
         tokens: dict[str, int] = self._tokenizer.get_vocab()
         starts = next((mark for mark in ("Ġ", "▁") if any(token.startswith(mark) for token in tokens)), "")
         special = set(self._tokenizer.all_special_ids)
@@ -140,7 +140,7 @@ class FillMask:
         return words
 
     def _extended(self, texts: list[str], beam: list[Suggestion], top: int) -> list[Suggestion]:
-        """The best continuations of each suggestion by one word."""
+        """Best extensions of each suggestion by one word."""
         rows = [_with_words(text, each.words, self._mask) for each in beam for text in texts]
         numbers = np.array(sorted(self._vocabulary))
         first = self._log_probabilities(rows, masks=1)[:, 0, numbers]  # (suggestions x texts, words)
@@ -208,9 +208,9 @@ def _transformers() -> Any:
 def contexts(
     pattern: Any, mask_token: str, choices: Mapping[str, Any], *, rows: int, seed: int = 0
 ) -> tuple[list[str], int]:
-    """Texts with ``mask_token`` for ``{mask}``, and masks per text.
+    """Texts with ``mask_token`` for ``{mask}``, and the number of masks per text.
 
-    ``{a:mask}`` becomes both "a" and "an": the model, not the article, decides.
+    ``{a:mask}`` becomes both "a" and "an", so that the article does not restrict the word.
 
     Raises
     ------

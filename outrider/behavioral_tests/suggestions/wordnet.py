@@ -1,7 +1,7 @@
 """Synonyms, antonyms, broader and narrower words from WordNet's files.
 
-Reads the database files as they are (``index.noun``, ``data.noun``, …; WordNet manual page wndb(5WN)), which
-Princeton, Debian's ``wordnet-base`` and NLTK's data all hold: no package is needed, only the data.
+Reads the database files (``index.noun``, ``data.noun``, …; WordNet manual page wndb(5WN)) directly, as
+distributed by Princeton, Debian's ``wordnet-base`` and NLTK's data: no package is needed, only the data.
 
 References
 ----------
@@ -21,7 +21,7 @@ _UP, _DOWN, _OPPOSITE = ("@", "@i"), ("~", "~i"), ("!",)
 
 
 class _Folder(Protocol):
-    """A folder, or one inside a zip file."""
+    """Folder, or folder inside a zip file."""
 
     def joinpath(self, name: str, /) -> "_Folder": ...
     def is_file(self) -> bool: ...
@@ -30,7 +30,7 @@ class _Folder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Synset:
-    """Words of one meaning, and pointers (symbol, position, part of speech, own word, its word; 0 = all)."""
+    """Words of one meaning, and its pointers: symbol, position, part of speech, own word, target word."""
 
     words: tuple[str, ...]
     pointers: tuple[tuple[str, int, str, int, int], ...]
@@ -42,13 +42,13 @@ class WordNet:
     Parameters
     ----------
     folder
-        The folder with ``index.noun`` and the like, or NLTK's ``wordnet.zip``. Without it: ``$WNSEARCHDIR``,
+        Folder with ``index.noun`` and the other files, or NLTK's ``wordnet.zip``. Default: ``$WNSEARCHDIR``,
         ``corpora/wordnet`` of ``$NLTK_DATA`` and ``~/nltk_data``, then ``/usr/share/wordnet``.
 
     Raises
     ------
     FileNotFoundError
-        If the files are not there; the message says how to get them.
+        If the files are missing; the message says how to get them.
     """
 
     def __init__(self, folder: Path | str | None = None) -> None:
@@ -56,7 +56,7 @@ class WordNet:
         self._files: dict[str, bytes] = {}
 
     def synonyms(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
-        """Single words that share a meaning with ``word``, commonest meaning first."""
+        """Single words that share a meaning with ``word``, most common meaning first."""
         return _others(word, (each for synset in self._synsets(word, pos) for each in synset.words))
 
     def antonyms(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
@@ -68,11 +68,11 @@ class WordNet:
         return self._reached(word, pos, _UP, depth)
 
     def hyponyms(self, word: str, pos: Pos | None = None, *, depth: int = 1) -> tuple[str, ...]:
-        """More special words, up to ``depth`` steps away."""
+        """More specific words, up to ``depth`` steps away."""
         return self._reached(word, pos, _DOWN, depth)
 
     def related(self, word: str, pos: Pos | None = None) -> tuple[str, ...]:
-        """Words of the same parent, as "tiger" beside "lion"."""
+        """Words with the same parent, such as "tiger" for "lion"."""
         above = [up for synset in self._synsets(word, pos) for up in self._beyond(synset, _UP)]
         return _others(
             word, (each for up in above for down in self._beyond(up, _DOWN) for each in down.words)
@@ -115,7 +115,7 @@ class WordNet:
         data = self._file(f"data.{part}")
         fields = data[offset : data.index(b"\n", offset)].decode().split(" | ")[0].split()
         end = 4 + 2 * int(fields[3], 16)
-        words = tuple(word.partition("(")[0] for word in fields[4:end:2])  # "galore(ip)" says where it stands
+        words = tuple(word.partition("(")[0] for word in fields[4:end:2])  # "galore(ip)" says its position
         pointers = tuple(
             (fields[at], int(fields[at + 1]), _LETTERS[fields[at + 2]], *_ends(fields[at + 3]))
             for at in range(end + 1, end + 1 + 4 * int(fields[end]), 4)
@@ -129,7 +129,7 @@ class WordNet:
 
 
 def _ends(field: str) -> tuple[int, int]:
-    """Own word and the other's of a pointer: two hex digits each."""
+    """Own word number and target word number of a pointer: two hex digits each."""
     return int(field[:2], 16), int(field[2:], 16)
 
 

@@ -1,6 +1,6 @@
 """Suites as data: versioned JSON without code.
 
-``load_suite`` reads them as it reads Python suites; the fields are those of :class:`WrittenSuite`.
+``load_suite`` reads them like Python suites; the fields are those of :class:`WrittenSuite`.
 """
 
 from .adding import add_case, update

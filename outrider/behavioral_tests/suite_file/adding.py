@@ -1,4 +1,4 @@
-"""Addition of single cases to suite files in concurrent use."""
+"""Addition of single cases to suite files, safe for concurrent use."""
 
 import fcntl
 import os
@@ -16,14 +16,14 @@ from .reading import DEFAULTS, SUFFIX, numbered, read_written, runnable
 from .written import WrittenCase, WrittenSuite, WrittenTest, write
 
 State = Literal["added", "changed", "present"]
-"""What became of a case: new, there with another answer or input before, or there already."""
+"""Effect of adding a case: new, replaces a case of the same id, or already present."""
 
 
 def add_case(path: Path, test: WrittenTest) -> State:
-    """Put the one case of ``test`` into its suite file.
+    """Add the single case of ``test`` to its suite file.
 
-    The test of that name is made where there is none. The same case again changes nothing; one of the same id
-    replaces the other. Several processes may add to one file at a time.
+    A missing test of that name is created. An equal case changes nothing; a case with the same id is
+    replaced. Several processes may add to a file concurrently.
     """
     state: State = "present"
 
@@ -37,7 +37,7 @@ def add_case(path: Path, test: WrittenTest) -> State:
 
 
 def update(path: Path, change: Callable[[WrittenSuite], WrittenSuite]) -> None:
-    """Read, change, check (runnable) and write a suite file, alone."""
+    """Read, change, validate and write a suite file under a lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with _alone_in(path.parent):
         name = path.name.removesuffix(SUFFIX)
@@ -49,7 +49,7 @@ def update(path: Path, change: Callable[[WrittenSuite], WrittenSuite]) -> None:
 
 
 def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, State]:
-    """Suite with the one case of ``test``, and the case's state."""
+    """Suite with the single case of ``test``, and its effect."""
     (case,) = test.cases
     old = next((each for each in suite.tests if each.name == test.name), None)
     if old is None:
@@ -67,7 +67,7 @@ def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, Sta
         )
     cases = numbered(old.cases)
     there = next((number for number, each in enumerate(cases) if each.id == case.id), None)
-    if there is not None and _says_the_same(cases[there], case):
+    if there is not None and _is_equal(cases[there], case):
         return suite, "present"
     if there is None:
         cases.append(case)
@@ -79,17 +79,17 @@ def with_case(suite: WrittenSuite, test: WrittenTest) -> tuple[WrittenSuite, Sta
 
 
 def _expected(test: WrittenTest) -> Mapping[str, Any] | None:
-    """Expectation of a test, its default included."""
+    """Expectation of a test, including the default."""
     return test.expect or (spec_of(DEFAULTS[test.kind]) if test.kind in DEFAULTS else None)
 
 
-def _says_the_same(one: WrittenCase, other: WrittenCase) -> bool:
+def _is_equal(one: WrittenCase, other: WrittenCase) -> bool:
     return replace(one, source=None) == replace(other, source=None)
 
 
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Hold the lock of the folder: a file that is replaced would take its own lock along."""
+    """Hold the lock of the folder; a lock on the file would be lost when the file is replaced."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,8 +1,8 @@
-"""CheckList's suites, written as JSON lines, as suite files.
+"""Import of CheckList suites, converted to JSON lines, as suite files.
 
 One line is one test: ``{suite, name, type, capability, description, expectation, aggregate, cases, …}`` with
-``expectation`` ``{kind, scope, params, of?, slice?}``; ``checklist_converter.py``, which runs beside
-CheckList, writes them. CheckList's probabilities are the output ``probs``, its prediction is ``label``.
+``expectation`` ``{kind, scope, params, of?, slice?}``; ``checklist_converter.py``, which runs in CheckList's
+environment, writes them. CheckList's probabilities are the output ``probs``, its prediction is ``label``.
 """
 
 import gzip
@@ -21,7 +21,7 @@ from .written import WrittenCase, WrittenSuite, WrittenTest
 
 Spec: TypeAlias = dict[str, Any]
 CONVERTER = Path(__file__).with_name("checklist_converter.py")
-"""Standalone script that writes this form from CheckList's own pickles, in CheckList's environment."""
+"""Standalone script that converts CheckList's pickles to JSON lines, in CheckList's environment."""
 LICENCE = """\
 Converted from a suite of CheckList (Ribeiro et al., ACL 2020). Its released suites come under the \
 MIT License: Copyright (c) 2020 Marco Tulio Correia Ribeiro. Permission is hereby granted, free of \
@@ -41,7 +41,7 @@ _TAR = slice(257, 262)
 
 
 class _NotCarried(Exception):  # noqa: N818 - no error: the test is listed
-    """A test that CheckList can run and a suite file cannot say."""
+    """Raised for a CheckList test that a suite file cannot express."""
 
 
 class _Case(Struct, frozen=True, forbid_unknown_fields=True):
@@ -75,11 +75,11 @@ class _Line(Struct, frozen=True, forbid_unknown_fields=True):
     description: str | None = ""
     release_sample: list[int] | None = None
     labels: Any | UnsetType = UNSET
-    """One right answer for all cases, or a list with one for each."""
+    """Right answer of all cases, or a list with one per case."""
     fields: list[str] | None = None
-    """Names of the texts of an example that is a list of several."""
+    """Names of the texts, if an example is a list of several."""
     not_carried: str = ""
-    """Why this test could not be written."""
+    """Reason why this test could not be converted."""
     first_is_original: bool | None = None
     n: int | None = None
     release_line_range: list[int] | None = None
@@ -90,28 +90,29 @@ def read_checklist(
 ) -> tuple[WrittenSuite, dict[str, str]]:
     """Suite of a CheckList file, and reasons for omitted tests.
 
-    A ``.jsonl`` or ``.jsonl.gz`` file; reasons by test name.
+    The file is ``.jsonl`` or ``.jsonl.gz``; reasons are by test name.
 
     Parameters
     ----------
     released
-        Take only the cases of the released sample, in its order: those that its prediction files are about.
-        The id of a case stays its number in the whole test.
+        Use only the cases of the released sample, in its order, for which prediction files exist. Case ids
+        remain the numbers in the whole test.
     fields
-        Names of the texts of an example that is a list of several, such as ``question1`` and ``question2``;
-        by default those that the file says, else ``text1``, ``text2``, ….
+        Names of the texts, if an example is a list of several, such as ``question1`` and ``question2``;
+        default: those in the file, else ``text1``, ``text2``, ….
 
     Raises
     ------
     ConfigError
-        Naming file, line and test: what was expected, what came. A pickle is named as such and not opened.
+        If the file is invalid; the message names file, line and test. Pickles are rejected without being
+        opened.
 
     Notes
     -----
     ``label`` of a monotonic expectation, ``orig_pred``, is the class of the original. Tests are judged as by
-    CheckList 0.0.11: what is not applicable is dropped, ``all_except_first`` ignores the first example *that
-    is left*, and a case with no other is met. For pairs with at least one copy each, where what CheckList
-    judges of an original beside itself is always met, that is written as a rule of changed copies.
+    CheckList 0.0.11: examples that are not applicable are dropped, ``all_except_first`` ignores the first
+    *remaining* example, and a case without another one is met. Pairwise tests in which each case has a copy,
+    and the comparison of an original with itself always passes, become rules on changed copies.
     """
     content = path.read_bytes()
     try:
@@ -213,7 +214,7 @@ def _input(example: str | list[Any] | dict[str, Any], names: Sequence[str], wher
 
 
 def _check_labels(line: _Line, expectation: _Expectation, cases: list[WrittenCase]) -> None:
-    """Raise a ValueError where a right answer is compared with and there is none: nothing would be judged."""
+    """Raise ValueError if right answers are needed but missing: nothing would be judged."""
     if not _asks_label(expectation):
         return
     for case in cases:
@@ -233,7 +234,7 @@ def _asks_label(wanted: _Expectation) -> bool:
 
 
 def _expect(line: _Line, wanted: _Expectation, cases: list[WrittenCase]) -> tuple[Spec, Any]:
-    """Rule and aggregation that judge as CheckList does."""
+    """Rule and aggregation that give CheckList's verdicts."""
     spec = _spec(line, wanted)
     scope = _rule(line, spec).scope
     has_lone = line.type != "MFT" and any(len(case.inputs) == 1 for case in cases)
@@ -249,7 +250,7 @@ def _expect(line: _Line, wanted: _Expectation, cases: list[WrittenCase]) -> tupl
 def _expect_of_rows(
     line: _Line, wanted: _Expectation, cases: list[WrittenCase], spec: Spec, *, has_lone: bool
 ) -> tuple[Spec, Any]:
-    """Rule and aggregation where each answer is judged by itself."""
+    """Rule and aggregation if each answer is judged alone."""
     own_labels = any(case.labels is not UNSET for case in cases) and _asks_label(wanted)
     _check_slices(wanted, grouped=any(len(case.inputs) > 1 for case in cases), own_labels=own_labels)
     compares = _compares(wanted)
@@ -270,7 +271,7 @@ def _expect_of_rows(
 
 
 def _any_row(line: _Line, spec: Spec, *, has_lone: bool) -> Spec:
-    """Rule where one answer of a case is enough."""
+    """Rule if one met answer of a case is enough."""
     has_original = line.type != "MFT"
     if not line.aggregate.endswith("_except_first"):
         return {"single": spec} if has_original else spec
@@ -290,19 +291,19 @@ _PAIRS = ("inv", "monotonic", "sentiment_shift")
 
 
 def _compares(wanted: _Expectation) -> bool:
-    """True where answers are compared with the answer to the original."""
+    """True if answers are compared with the answer to the original."""
     of_original = wanted.slice is not None and wanted.slice.field == "orig_pred"
     pairs = wanted.kind in _PAIRS or (wanted.kind == "rule" and wanted.scope == "pairwise")
     return pairs or of_original or any(_compares(each) for each in wanted.of)
 
 
 def _is_met_by_itself(wanted: _Expectation) -> bool:
-    """True where an original beside itself meets the expectation, or is not applicable."""
+    """True if an original compared with itself meets the expectation, or is not applicable."""
     return wanted.kind in _PAIRS or (bool(wanted.of) and all(_is_met_by_itself(each) for each in wanted.of))
 
 
 def _check_slices(wanted: _Expectation, *, grouped: bool, own_labels: bool) -> None:
-    """CheckList keeps or drops whole cases; a condition on single answers says that of one example alone."""
+    """Raise ValueError for conditions that drop single answers: CheckList keeps or drops whole cases."""
     if wanted.slice is not None and wanted.slice.field == "pred" and grouped:
         raise _NotCarried("a slice of several examples by what is predicted for each of them")
     if wanted.slice is not None and wanted.slice.field == "label" and own_labels:
@@ -312,7 +313,7 @@ def _check_slices(wanted: _Expectation, *, grouped: bool, own_labels: bool) -> N
 
 
 def _spec(line: _Line, wanted: _Expectation) -> Spec:
-    """Rule of one expectation, whatever scope it is judged in."""
+    """Rule of one expectation, independent of its scope."""
     try:
         if wanted.kind in _COMBINED:
             if len(wanted.of) < 2:

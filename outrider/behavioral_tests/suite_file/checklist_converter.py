@@ -1,15 +1,14 @@
 """Pickled CheckList suite to JSON lines for ``outrider test import``.
 
-It runs where CheckList runs (Python 3.6 or newer, CheckList 0.0.11) and needs nothing of Outrider: copy this
-file there and call ``python checklist_converter.py suite.pkl suite.jsonl``. Opening a pickle runs code from
-it, so convert only suites that you trust.
+It runs in CheckList's environment (Python 3.6 or newer, CheckList 0.0.11) and needs nothing of Outrider: copy
+this file there and call ``python checklist_converter.py suite.pkl suite.jsonl``. Opening a pickle runs code
+from it, so convert only suites that you trust.
 
-Expectations are told by their code, compared with that of the CheckList installed there. What cannot be
-carried is written with its reason, printed, and listed by the import: functions of one's own other than a
-comparison of the prediction with a constant or the label, combinations and aggregations by such functions,
-and slices by them. ``--rules rules.json`` gives those tests a rule of Outrider instead:
-``{"name of test": {"scope": "testcase", "rule": {"expect": "agree"}}}``. ``meta`` is not carried; no
-expectation that is carried looks at it.
+Expectations are recognised by comparing their code with that of the installed CheckList. Tests that cannot be
+converted are written with the reason, printed, and listed by the import: custom functions other than a
+comparison of the prediction with a constant or the label, and combinations, aggregations and slices by such
+functions. ``--rules rules.json`` assigns an Outrider rule to such tests: ``{"name of test": {"scope":
+"testcase", "rule": {"expect": "agree"}}}``. ``meta`` is not converted; no converted expectation uses it.
 """
 # The Python of CheckList may be an old one: its rules are in pyproject.toml.
 
@@ -26,11 +25,11 @@ _IGNORED = ("RESUME", "CACHE", "PRECALL", "NOP", "COPY_FREE_VARS", "MAKE_CELL", 
 
 
 class NotCarried(Exception):  # noqa: N818 - no error: the test is listed
-    """Reason that a test cannot be written."""
+    """Raised with the reason why a test cannot be converted."""
 
 
 def lines_of(suite: Any, name: str, fields: List[str], rules: Spec) -> Iterator[Spec]:
-    """One object per test of a ``TestSuite``, in its order."""
+    """One JSON object per test of a ``TestSuite``, in its order."""
     for called, test in suite.tests.items():
         line = {"suite": name, "name": called, "type": type(test).__name__}  # type: Spec
         info = suite.info.get(called, {})
@@ -76,7 +75,7 @@ def _written(test: Any, fields: List[str], rule: Optional[Spec]) -> Spec:
 
 
 def _is_group(data: Any) -> bool:
-    """True for a group of values in CheckList: a list or an array, no tuple."""
+    """True for a group of values in CheckList: a list or an array, but not a tuple."""
     return type(data) is list or type(data).__name__ == "ndarray"
 
 
@@ -99,7 +98,7 @@ def _example(data: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples, arrays and numpy numbers as JSON has them."""
+    """Tuples, arrays and numpy numbers as JSON-compatible values."""
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, dict):
@@ -110,7 +109,7 @@ def _plain(value: Any) -> Any:
 
 
 def _expectation(fn: Any) -> Spec:
-    """Expectation of CheckList as data, from the functions inside."""
+    """Expectation of CheckList as data, recognised by its inner functions."""
     expect = importlib.import_module("checklist.expect").Expect  # type: Any
 
     def nothing(*_: Any) -> None:
@@ -163,7 +162,7 @@ def _pairwise(expect: Any, fn: Any) -> Spec:
 
 
 def _sliced(expect: Any, fn: Any, nothing: Any) -> Spec:
-    """Expectation of ``slice_orig`` or, over examples alone, ``slice_single``."""
+    """Expectation of ``slice_orig`` or, for single examples, ``slice_single``."""
     inner = _expectation(_cell(fn, "expect_fn"))
     if "slice" in inner:
         raise NotCarried("a slice of a slice")
@@ -212,7 +211,7 @@ def _aggregate(fn: Any) -> str:
 
 
 class _Argument(object):
-    """The label, where a function compares with it and not with a constant."""
+    """Marks the label argument in a comparison, as opposed to a constant."""
 
 
 def _comparison(fn: Any, at: int) -> Optional[Tuple[str, Any]]:
@@ -242,7 +241,7 @@ def _constant_comparison(op: str, value: Any) -> Optional[Tuple[str, Any]]:
 
 
 def _loaded(fn: Any, step: Any) -> List[Tuple[str, Any]]:
-    """Constants and arguments that one instruction puts on the stack."""
+    """Constants and arguments that one bytecode instruction pushes on the stack."""
     if step.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
         return [("constant", step.argval)]
     if step.opname == "LOAD_DEREF" and step.argval in fn.__code__.co_freevars:
@@ -256,7 +255,7 @@ def _loaded(fn: Any, step: Any) -> List[Tuple[str, Any]]:
 
 
 def _operator(step: Any) -> str:
-    """Comparison of one instruction; empty for another one."""
+    """Comparison operator of one bytecode instruction; empty for others."""
     if step.opname == "CONTAINS_OP":
         return "not in" if step.arg else "in"
     known = ("==", "!=", "<", "<=", ">", ">=", "in", "not in")
@@ -264,7 +263,7 @@ def _operator(step: Any) -> str:
 
 
 def _same(fn: Any, reference: Any) -> bool:
-    """True for two functions with the same code, whatever is closed over."""
+    """True for functions with equal code, whatever their closures."""
     one, other = (getattr(each, "__code__", None) for each in (fn, reference))
     return one is not None and other is not None and _shape(one) == _shape(other)
 
@@ -275,7 +274,7 @@ def _shape(code: Any) -> Tuple[Any, ...]:
 
 
 def _cell(fn: Any, name: str) -> Any:
-    """Value that a function closes over."""
+    """Value of a closure variable of a function."""
     return fn.__closure__[fn.__code__.co_freevars.index(name)].cell_contents
 
 
@@ -288,7 +287,7 @@ def _name(fn: Any) -> str:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Convert a file: 0 when every test was carried, else 1."""
+    """Convert a file. Returns 0 if all tests were converted, else 1."""
     parser = argparse.ArgumentParser(description="A pickled suite of CheckList as JSON lines.")
     parser.add_argument("suite", help="pickle that TestSuite.save wrote")
     parser.add_argument("output", help="file to write: .jsonl")

@@ -22,7 +22,8 @@ Types = Mapping[str, str | TensorType]
 def grouped(cases: Sequence[WrittenCase], labels: Any | UnsetType, types: Types) -> Grouped:
     """Examples of all cases, one row each, with case numbers.
 
-    ``labels`` are of cases without one; ``types`` of columns whose values do not tell.
+    ``labels`` apply to cases without one; ``types`` are given for columns whose type does not follow from the
+    values.
     """
     sizes = np.array([len(case.inputs) for case in cases])
     number = np.repeat(np.arange(len(cases)), sizes)
@@ -79,7 +80,7 @@ def _label(label: Any | UnsetType) -> dict[str, Any]:
 
 
 def _of_cases(part: str, values: list[dict[str, Any]], number: np.ndarray) -> dict[str, list[Any]]:
-    """Columns of values that each case has once."""
+    """Columns of values that occur once per case, repeated for its examples."""
     names = dict.fromkeys(name for each in values for name in each)
     rows = number.tolist()
     columns = {}
@@ -105,13 +106,15 @@ def _array(
         return _of_found_type(name, values)
     except (SchemaMismatch, pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
         row = _odd_row(values, kind)
-        wanted = f"{_said(kind)} expected" if kind else f"one type expected, that of {str(values[0])[:40]!r}"
+        wanted = (
+            f"{_type_text(kind)} expected" if kind else f"one type expected, that of {str(values[0])[:40]!r}"
+        )
         raise SchemaMismatch(
             name, f"case {cases[number[row]].id!r}: {wanted}, got {str(values[row])[:80]!r} ({error})"
         ) from error
 
 
-def _said(kind: str | TensorType) -> str:
+def _type_text(kind: str | TensorType) -> str:
     return f"{kind.dtype} of shape {kind.shape}" if isinstance(kind, TensorType) else kind
 
 
@@ -136,7 +139,7 @@ def _tensor(values: list[Any], kind: TensorType) -> pa.Array:
 
 
 def _of_found_type(name: str, values: list[Any]) -> pa.Array:
-    """Column whose type follows from the values; numbers of a tensor fit single precision."""
+    """Column whose type is inferred from the values; tensors get single precision."""
     column = Batch.from_columns({name: values}, model=MODEL).arrow(name)
     if pa.types.is_list(column.type):
         present = [value for value in values if value is not None]
@@ -146,7 +149,7 @@ def _of_found_type(name: str, values: list[Any]) -> pa.Array:
 
 
 def _odd_row(values: list[Any], kind: str | TensorType | None) -> int:
-    """First row that cannot stand in one column with the first, or is of another kind."""
+    """Index of the first value that cannot share a column with the first value."""
     for row, value in enumerate(values):
         try:
             if isinstance(kind, TensorType):

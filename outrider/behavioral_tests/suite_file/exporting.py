@@ -26,7 +26,8 @@ AnyTest = MFT | INV | DIR
 def export(name: str, tests: Sequence[AnyTest], *, seed: int = 0) -> WrittenSuite:
     """Export all cases of tests, as asked with ``seed``.
 
-    What only concerns live traffic (``live``, ``level``, ``owner``) is left out: a file has no perturbation.
+    Settings for live traffic (``live``, ``level``, ``owner``) are left out, since a file has no
+    perturbations.
     """
     return WrittenSuite(outrider_suite=1, name=name, tests=[_exported(test, seed) for test in tests])
 
@@ -36,7 +37,7 @@ def failed_cases(
 ) -> tuple[WrittenSuite, dict[str, str]]:
     """Failed cases as tests, and reasons for omitted tests.
 
-    From several suites a test is called ``suite: test`` where two have one name.
+    Tests of equal names from several suites are called ``suite: test``.
     """
     by_name = {(test.suite, test.name): test for test in tests}
     ran = [each for each in outcomes if each.ran is not None and each.failures]
@@ -58,7 +59,7 @@ def failed_cases(
 
 
 def written_test(test: AnyTest, examples: Examples, *, name: str = "") -> WrittenTest:
-    """A test with the given examples as its cases."""
+    """Written test with the given examples as its cases."""
     where = f"test {test.name!r}"
     spec = spec_of(test.expect)
     if not spec:
@@ -97,14 +98,14 @@ def _exported(test: AnyTest, seed: int) -> WrittenTest:
 
 
 def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], dict[str, str | TensorType]]:
-    """Written cases, and column types that the values do not tell."""
+    """Written cases, and column types that do not follow from the values."""
     batch, case = examples.in_order()
     parts = ("inputs.", "label.", "attrs.")
     types: dict[str, str | TensorType] = {}
     columns: dict[str, list[Any]] = {}
     for name in [name for name in batch.names if name.startswith(parts)]:
         columns[name] = _values(batch, name, where)
-        kind = _type_to_say(columns[name], batch.arrow(name).type, f"{where}: {name}")
+        kind = _explicit_type(columns[name], batch.arrow(name).type, f"{where}: {name}")
         types |= {} if kind is None else {name: kind}
     starts = np.flatnonzero(np.diff(case, prepend=-1)).tolist()
     ids = [str(batch.keys[start]) for start in starts]
@@ -127,7 +128,7 @@ def written_cases(examples: Examples, where: str) -> tuple[list[WrittenCase], di
 
 
 def _values(batch: Batch, name: str, where: str) -> list[Any]:
-    """Values of a column for JSON, floats in as few digits as give them back."""
+    """Values of a column for JSON, floats with the fewest digits that restore them."""
     array = batch.arrow(name)
     values = plain(array, name)
     is_floats = pa.types.is_floating(array.type)
@@ -148,8 +149,8 @@ def _without_nan(value: Any) -> Any:
     return None if value != value else value
 
 
-def _type_to_say(values: list[Any], kind: pa.DataType, where: str) -> str | TensorType | None:
-    """Type of a column where its values alone would be read as another one."""
+def _explicit_type(values: list[Any], kind: pa.DataType, where: str) -> str | TensorType | None:
+    """Type of a column if it would be inferred differently from the values, else None."""
     if is_tensor(kind):
         dtype = np.dtype(kind.value_type.to_pandas_dtype())
         is_read_so = dtype == np.float32 and any(values) and all(kind.shape)
@@ -158,8 +159,8 @@ def _type_to_say(values: list[Any], kind: pa.DataType, where: str) -> str | Tens
     if inferred.equals(kind):
         return None
     try:
-        is_said = not pa.types.is_temporal(kind) and not pa.types.is_binary(kind)
-        if is_said and pa.type_for_alias(str(kind)).equals(kind):
+        has_alias = not pa.types.is_temporal(kind) and not pa.types.is_binary(kind)
+        if has_alias and pa.type_for_alias(str(kind)).equals(kind):
             return str(kind)
     except ValueError:
         pass
@@ -186,7 +187,7 @@ def _agreed(values: list[Any], where: str) -> Any:
 def _labels(
     columns: dict[str, list[Any]], start: int, stop: int
 ) -> tuple[Any | UnsetType, list[Any] | UnsetType]:
-    """Right answer of a case; where its examples have different ones, that of each."""
+    """Right answer of a case; if its examples differ, that of each."""
     names = [name for name in columns if name.startswith("label.")]
     each = [
         _label({name.removeprefix("label."): columns[name][row] for name in names})

@@ -1,4 +1,4 @@
-"""Strict reader of suite files; errors name test, case, field."""
+"""Strict reader of suite files; errors name test, case and field."""
 
 import hashlib
 import re
@@ -28,7 +28,7 @@ class _Head(msgspec.Struct):
 
 
 def read_written(path: Path) -> WrittenSuite:
-    """The file as values, checked."""
+    """Read and validate a suite file."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -37,7 +37,7 @@ def read_written(path: Path) -> WrittenSuite:
 
 
 def parse(content: bytes, file: str) -> WrittenSuite:
-    """The same from the bytes of a file."""
+    """Parse and validate the bytes of a suite file."""
     try:
         _check_version(msgspec.json.decode(content, type=_Head).outrider_suite, file)
         suite = msgspec.json.decode(content, type=WrittenSuite)
@@ -57,24 +57,24 @@ def parse(content: bytes, file: str) -> WrittenSuite:
 
 
 def runnable(suite: WrittenSuite, *, file: str) -> tuple[MFT | INV | DIR, ...]:
-    """Runnable tests, without unreviewed candidates."""
+    """Runnable tests of a suite, without unreviewed candidates."""
     return tuple(
         _test(test, suite.name, file) for test in suite.tests if any(case.reviewed for case in test.cases)
     )
 
 
 def candidates_of(suite: WrittenSuite) -> int:
-    """Cases that await review."""
+    """Number of cases that await review."""
     return sum(not case.reviewed for test in suite.tests for case in test.cases)
 
 
 def revision_of(test: WrittenTest) -> str:
-    """Digest of all that a test says."""
+    """Digest of all fields of a test."""
     return hashlib.blake2b(msgspec.json.encode(test), digest_size=6).hexdigest()
 
 
 def numbered(cases: Sequence[WrittenCase]) -> list[WrittenCase]:
-    """The cases with an id each: their own, or their number."""
+    """Cases with an id each: their own, or their number."""
     return [
         case if case.id else msgspec.structs.replace(case, id=str(number))
         for number, case in enumerate(cases)
@@ -135,7 +135,7 @@ def _check_distinct(names: list[str], fault: str) -> None:
 
 
 def _named(message: str, content: bytes) -> str:
-    """A message about ``$.tests[3].cases[17].label`` with names and the value there."""
+    """Error message with ``$.tests[3].cases[17].label`` replaced by names and the value there."""
     match = _PLACE.search(message)
     if match is None:
         return message

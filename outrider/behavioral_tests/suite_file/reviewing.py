@@ -13,7 +13,7 @@ from .reading import numbered
 from .written import CaseSource, WrittenCase, WrittenSuite, WrittenTest
 
 Place = tuple[str, str]
-"""Name of a test, and id of a case in it."""
+"""Test name and case id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def awaiting(suite: WrittenSuite) -> list[tuple[WrittenTest, WrittenCase]]:
 def decide(
     suite: WrittenSuite, decisions: Mapping[Place, ReviewDecision], *, by: str, at: str
 ) -> WrittenSuite:
-    """Reviewed suite: accepted cases count, rejected are gone, the rest waits."""
+    """Suite after reviews: accepted cases become active, rejected ones are removed."""
     waiting = {(test.name, case.id) for test, case in awaiting(suite)}
     if unknown := sorted(set(decisions) - waiting):
         raise NotFound(f"no candidate {unknown[0][1]!r} in test {unknown[0][0]!r} awaits review")

@@ -24,10 +24,10 @@ class CaseSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     flag: str = ""
     version: str = ""
     by: str = ""
-    """Who gave the right answer: a person, or ``weak:<assertion>``."""
+    """Source of the right answer: a person, or ``weak:<assertion>``."""
     at: str = ""
     prompt: str = ""
-    """Digest of the prompt that a language model answered with this case."""
+    """Digest of the prompt for which a language model generated this case."""
 
 
 class WrittenCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -35,15 +35,15 @@ class WrittenCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
 
     id: str = ""
     inputs: Annotated[list[str | dict[Named, Any]], Meta(min_length=1)]
-    """A text stands for ``{"text": …}``."""
+    """Examples of the case; a text is short for ``{"text": …}``."""
     label: Any | UnsetType = UNSET
     """Right answer: a value (``label.label``), or an object of values by field."""
     labels: list[Any] | UnsetType = UNSET
-    """Right answer of each example, where they differ."""
+    """Right answer of each example, if they differ."""
     attrs: dict[Named, Any] = field(default_factory=dict)
     source: CaseSource | None = None
     reviewed: bool = True
-    """False for a candidate, which is not run."""
+    """False for a candidate, which does not run."""
 
 
 class TensorType(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,14 +69,14 @@ class WrittenTest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True,
     stop: Literal["never", "decided"] = "never"
     confidence: Confidence = 0.95
     labels: Any | UnsetType = UNSET
-    """Right answer of the cases that have none of their own."""
+    """Right answer of cases without their own."""
     types: dict[Named, str | TensorType] = field(default_factory=dict)
-    """Types of columns that the values alone do not tell, such as ``{"inputs.age": "int32"}``."""
+    """Types of columns that do not follow from the values, such as ``{"inputs.age": "int32"}``."""
     cases: list[WrittenCase]
 
 
 class WrittenSuite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A whole file."""
+    """Content of a suite file."""
 
     outrider_suite: Literal[1]
     name: Named
@@ -86,7 +86,7 @@ class WrittenSuite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def to_bytes(suite: WrittenSuite) -> bytes:
-    """The file's content, the same for equal suites."""
+    """File content as bytes, equal for equal suites."""
     head = {"outrider_suite": suite.outrider_suite, "name": suite.name}
     head |= {"notice": suite.notice} if suite.notice else {}
     lines = [f"{_json(name)}: {_json(value)}," for name, value in head.items()]
@@ -95,12 +95,12 @@ def to_bytes(suite: WrittenSuite) -> bytes:
 
 
 def write(suite: WrittenSuite, path: Path) -> None:
-    """Write a suite file whole or not at all."""
+    """Write a suite file atomically."""
     atomically(path, to_bytes(suite))
 
 
 def atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all, beside, then renamed."""
+    """Write a file atomically: to a temporary file, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

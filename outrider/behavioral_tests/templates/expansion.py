@@ -1,6 +1,6 @@
 """Expansion of a pattern over the values of its slots.
 
-All combinations, a sample of them, or values in step.
+All combinations, a sample of them, or values zipped.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,17 +17,17 @@ from .patterns import compiled, texts
 
 
 class Template(SlottedPattern):
-    """A structure with slots; see :func:`template`."""
+    """Text or nested structure with slots; see :func:`template`."""
 
     __slots__ = ()
 
     def __reduce__(self) -> tuple[type["Template"], tuple[Any, ...]]:
-        """Arguments to build the template again: its functions cannot be pickled."""
+        """Arguments to rebuild the template, for pickle: its functions cannot be pickled."""
         return Template, (self.pattern, self.choices, self.sources, self.labels, self.meta)
 
     @property
     def combinations(self) -> int:
-        """Number of combinations without a repeated pick from one list."""
+        """Number of combinations; slots of one list never repeat a value."""
         return self.space.total
 
     def product(self, limit: int | None = None) -> Filled:
@@ -36,18 +36,18 @@ class Template(SlottedPattern):
         return Filled([TemplateRows(self, range(rows))])
 
     def sample(self, rows: int, *, seed: int = 0) -> Filled:
-        """Up to ``rows`` different, equally likely combinations in random order."""
+        """Up to ``rows`` distinct, equally likely combinations in random order."""
         if rows >= self.combinations or not self.choices:
             return self.product(limit=rows)
         return Filled([TemplateRows(self, self.space.sample(rows, np.random.default_rng(seed)))])
 
     def zip(self) -> Filled:
-        """First values together, second values together, …; lists must be equally long.
+        """Combine first values, second values, … of equally long lists.
 
         Raises
         ------
         ValueError
-            If they are not.
+            If lists differ in length.
         """
         lengths = {name: len(values) for name, values in self.choices.items()}
         if len(set(lengths.values())) > 1:
@@ -70,18 +70,18 @@ def template(
     Parameters
     ----------
     pattern
-        For a model with several inputs a dict: ``{"premise": "…", "hypothesis": "…"}``. A list or tuple is a
-        case of several examples, the original first.
+        Text with slots. For a model with several inputs a dict: ``{"premise": "…", "hypothesis": "…"}``. A
+        list or tuple is a case of several examples, the original first.
     labels
-        Label of every case: a value, a text with slots (``"{stars}"`` alone keeps the type of its value), or
-        a function of the slots.
+        Label of each case: a value, a text with slots (``"{stars}"`` alone keeps the type of its value), or a
+        function of the slots.
     meta
-        What to note of every case, by name: values, texts with slots or functions, as for ``labels``. It
-        becomes ``attrs.*`` of the records, which are none of the model's inputs.
+        Notes on each case, by name: values, texts with slots or functions, as for ``labels``. They become
+        ``attrs.*`` of the records, which the model does not get as inputs.
     **choices
-        Values by slot name; those not given come from :func:`lexicons.lexicon`. A text, number or mapping is
-        one value. ``mask=`` may be a masked language model (:class:`FillMask`), which then proposes the words
-        of ``{mask}``.
+        Values by slot name; missing ones come from :func:`lexicons.lexicon`. A text, number or mapping is a
+        single value. ``mask=`` may be a masked language model (:class:`FillMask`), which then proposes the
+        words of ``{mask}``.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _are_tuples(values: Any) -> bool:
 
 
 def _source(name: str, given: Mapping[str, Sequence[Any]]) -> str:
-    """Name of the list that a slot takes its values from: its own, or that without the number at its end."""
+    """Name of the list of a slot: its own name, or that without the number at its end."""
     base = name.rstrip("0123456789")
     for known in (given, lexicons.names()):
         for key in (name, base):

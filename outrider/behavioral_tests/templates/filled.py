@@ -16,7 +16,7 @@ _RECORD_PARTS = ("inputs", "id", "label")
 
 
 class Filled(Sequence[Any]):
-    """Cases of one or several templates; a sequence of the filled patterns.
+    """Cases of one or more templates, as a sequence of filled patterns.
 
     Made by :meth:`Template.product`, :meth:`Template.sample` and :meth:`Template.zip`; ``a + b`` joins two,
     ``a - b`` drops the cases of ``a`` whose filled pattern is one of ``b``.
@@ -63,7 +63,7 @@ class Filled(Sequence[Any]):
         return f"Filled({len(self)} cases of {len(self.parts)} templates)"
 
     def __add__(self, other: "Filled") -> "Filled":
-        """The cases of both, in order.
+        """Cases of both, in order.
 
         Raises
         ------
@@ -81,26 +81,26 @@ class Filled(Sequence[Any]):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The filled pattern of every case, as Python values."""
+        """Filled pattern of each case, as Python values."""
         if self._values is None:
             self._values = tuple(chain.from_iterable(part.values() for part in self.parts))
         return self._values
 
     @property
     def slots(self) -> Sequence[Slots]:
-        """Slots of every case, by name. Made for the cases that are looked at."""
+        """Slot values of each case, by name. Computed when accessed."""
         return _SlotRows(self)
 
     @property
     def labels(self) -> tuple[Any, ...] | None:
-        """Label of every case, None where the templates have none."""
+        """Label of each case; None if the templates have none."""
         if self._labels is None and self.parts and self.parts[0].template.labels is not None:
             self._labels = tuple(chain.from_iterable(part.labels() or () for part in self.parts))
         return self._labels
 
     @property
     def meta(self) -> dict[str, tuple[Any, ...]]:
-        """Template notes of every case; None where a template lacks one."""
+        """Notes of each case by name. None where a template lacks one."""
         noted = [part.meta() for part in self.parts]
         names = dict.fromkeys(chain.from_iterable(noted))
         return {
@@ -114,7 +114,7 @@ class Filled(Sequence[Any]):
         }
 
     def slot(self, name: str) -> NDArray[Any]:
-        """Value of one slot in every case, shape (cases,), dtype object.
+        """Value of one slot in each case, shape (cases,), dtype object.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class Filled(Sequence[Any]):
         return np.concatenate([empty, *(part.slot(name) for part in self.parts)])
 
     def texts(self) -> pa.Array:
-        """The filled texts as an Arrow column.
+        """Filled texts as an Arrow column.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class Filled(Sequence[Any]):
         return columns[0] if len(columns) == 1 else pa.concat_arrays([pa.array([], pa.string()), *columns])
 
     def keys(self) -> pa.Array:
-        """A text per case, equal where the filled patterns are equal."""
+        """Text key per case; equal for equal filled patterns."""
         return pa.concat_arrays([pa.array([], pa.string()), *(part.keys() for part in self.parts)])
 
     def take(self, rows: NDArray[np.intp]) -> "Filled":
@@ -151,7 +151,7 @@ class Filled(Sequence[Any]):
         )
 
     def unique(self) -> "Filled":
-        """The first case of each value.
+        """First case of each distinct filled pattern.
 
         Examples
         --------
@@ -163,7 +163,7 @@ class Filled(Sequence[Any]):
         return self.take(np.unique(codes, return_index=True)[1])
 
     def without_repeats(self) -> "Filled":
-        """Cases in which no two slots show the same text (CheckList's ``remove_duplicates``).
+        """Cases whose slots all show different texts (CheckList's ``remove_duplicates``).
 
         Examples
         --------
@@ -175,7 +175,7 @@ class Filled(Sequence[Any]):
         return self.take(np.flatnonzero(~np.concatenate([np.zeros(0, dtype=np.bool_), *masks])))
 
     def _one(self, row: int) -> TemplateRows:
-        """The part of one case."""
+        """Rows of the template that contains this case."""
         at = row + len(self) if row < 0 else row
         for part in self.parts:
             if 0 <= at < part.rows:
@@ -192,7 +192,7 @@ class Filled(Sequence[Any]):
 
 
 class _SlotRows(Sequence[Slots]):
-    """Slots of the cases that are looked at."""
+    """Slot values of the cases, computed when accessed."""
 
     def __init__(self, filled: Filled) -> None:
         self._filled = filled
@@ -230,7 +230,7 @@ def _repeats(part: TemplateRows) -> NDArray[np.bool_]:
 
 
 def input_columns(filled: Filled) -> dict[str, pa.Array] | None:
-    """Arrow columns ``inputs.*`` of texts or dictionaries, None if nested.
+    """Arrow columns ``inputs.*`` of filled texts or dictionaries; None if nested.
 
     Examples
     --------

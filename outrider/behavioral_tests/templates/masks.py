@@ -13,19 +13,19 @@ MASK = re.compile(r"(?<!\{)\{([aA]:)?mask\}")
 
 @runtime_checkable
 class Suggester(Protocol):
-    """Suggester of words for ``template(…, mask=…)``, such as a :class:`FillMask`."""
+    """Suggests words for ``template(…, mask=…)``, such as a :class:`FillMask`."""
 
     def words(self, pattern: Any, choices: Mapping[str, Any], /) -> Sequence[Any]:
         """Words for ``{mask}``, best first; tuples for several masks."""
 
 
 def masked_texts(pattern: Any) -> list[str]:
-    """All texts of a pattern that have ``{mask}``."""
+    """All texts of a pattern that contain ``{mask}``."""
     return [text for text in _texts(pattern) if MASK.search(text)]
 
 
 def numbered(pattern: Any) -> Any:
-    """The pattern with ``{mask[0]}``, ``{mask[1]}``, … in texts that have several masks.
+    """Pattern with ``{mask[0]}``, ``{mask[1]}``, … in texts with several masks.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Cases of one template: picks, and columns made on demand."""
+"""Cases of one template: chosen combinations, and columns computed on demand."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,21 +14,21 @@ from numpy.typing import NDArray
 from .patterns import Fixed, Node, Text, compiled, rows_of
 
 Picks = tuple[NDArray[Any], ...]
-"""Position in its list of each slot's value, one array of integers of shape (rows,) per slot."""
+"""Index of each slot's value in its list: one integer array of shape (rows,) per slot."""
 _MOST_ROWS = 10_000_000
 _LARGEST = 2**62  # beyond it the number of a combination is not an int64
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Combinations in the order of nested loops, last slot fastest.
+    """Combinations of slot values, numbered with the last slot fastest.
 
     Parameters
     ----------
     sizes
-        Number of values of each slot's list.
+        Number of values in each slot's list.
     earlier
-        Slots before each one that take their values from the same list.
+        For each slot, the earlier slots that take values from the same list.
     """
 
     sizes: tuple[int, ...]
@@ -36,7 +36,7 @@ class Space:
 
     @classmethod
     def of(cls, sizes: Sequence[int], lists: Sequence[str]) -> "Space":
-        """Space of slots with these sizes and names of lists.
+        """Combinations of slots with these list sizes and list names.
 
         Examples
         --------
@@ -52,7 +52,7 @@ class Space:
 
     @property
     def radices(self) -> tuple[int, ...]:
-        """Free picks of each slot, after the picks of earlier slots."""
+        """Number of free choices per slot, given earlier slots' choices."""
         return tuple(
             max(0, size - len(earlier)) for size, earlier in zip(self.sizes, self.earlier, strict=True)
         )
@@ -63,7 +63,7 @@ class Space:
         return prod(self.radices)
 
     def picks(self, numbers: range) -> Picks:
-        """Picks of consecutive combinations."""
+        """Value indices of consecutive combinations."""
         if numbers and numbers[-1] >= _LARGEST:  # few by necessity: a range that long cannot be expanded
             digits = [self._digits(number) for number in numbers]
             return self._free_picks(
@@ -74,7 +74,7 @@ class Space:
         return self._free_picks(self._columns(left))
 
     def sample(self, rows: int, rng: np.random.Generator) -> Picks:
-        """Picks of ``rows`` different combinations, all equally likely, in random order."""
+        """Value indices of ``rows`` distinct, equally likely combinations in random order."""
         if self.total < _LARGEST:
             numbers = rng.choice(self.total, rows, replace=False)
             return self._free_picks(self._columns(numbers))
@@ -102,7 +102,7 @@ class Space:
         return columns[::-1]
 
     def _free_picks(self, digits: list[NDArray[Any]]) -> Picks:
-        """Digit d becomes the d-th value that no earlier slot of the list has taken."""
+        """Value indices from free choices: d means the d-th value that no earlier slot of the list uses."""
         picks: list[NDArray[Any]] = []
         for digit, earlier in zip(digits, self.earlier, strict=True):
             pick = digit
@@ -119,13 +119,13 @@ Slots: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class SlottedPattern:
-    """Structure with slots, and the values of each slot."""
+    """Pattern with slots, and the values of each slot."""
 
     pattern: Any
     choices: Mapping[str, Sequence[Any]]
-    """Slot name → values."""
+    """Values by slot name."""
     sources: Mapping[str, str]
-    """Slot name → name of its list: ``key`` and ``key1`` are two slots with one list."""
+    """List name by slot name: slots ``key`` and ``key1`` share the list ``key``."""
     labels: Any = None
     meta: Mapping[str, Any] = field(default_factory=dict)
     node: Node = field(init=False, repr=False, compare=False)
@@ -138,7 +138,7 @@ class SlottedPattern:
 
 
 class TemplateRows:
-    """Rows of one template. ``chosen`` are numbers of combinations, or the picks of its slots."""
+    """Rows of one template. ``chosen`` holds combination numbers, or the value indices of its slots."""
 
     def __init__(self, template: SlottedPattern, chosen: range | Picks) -> None:
         self.template = template
@@ -153,7 +153,7 @@ class TemplateRows:
 
     @cached_property
     def picks(self) -> dict[str, NDArray[Any]]:
-        """Position of each slot's value in its list, shape (rows,)."""
+        """Index of each slot's value in its list, shape (rows,)."""
         chosen = self.chosen
         if isinstance(chosen, range):
             if len(chosen) > _MOST_ROWS:
@@ -171,13 +171,13 @@ class TemplateRows:
         return TemplateRows(self.template, tuple(column[rows] for column in self.picks.values()))
 
     def slice(self, rows: slice) -> "TemplateRows":
-        """Selected rows, by slice; numbers stay numbers."""
+        """Selected rows, by slice. Combination numbers stay unexpanded."""
         if isinstance(self.chosen, range):
             return TemplateRows(self.template, self.chosen[rows])
         return TemplateRows(self.template, tuple(column[rows] for column in self.chosen))
 
     def texts(self) -> pa.Array:
-        """The filled pattern, which must be a text, of every row."""
+        """Filled text of each row. The pattern must be a text."""
         node = self.template.node
         if isinstance(node, Text):
             return self.text(node)
@@ -188,37 +188,37 @@ class TemplateRows:
         )
 
     def text(self, text: Text) -> pa.Array:
-        """One text of the pattern, filled in every row."""
+        """One text of the pattern, filled for each row."""
         return text.column(self.template.choices, self.picks)
 
     def slot(self, name: str) -> NDArray[Any]:
-        """Value of one slot in every row, shape (rows,), dtype object."""
+        """Value of one slot in each row, shape (rows,), dtype object."""
         if name not in self.picks:
             raise KeyError(f"no slot {name!r}; there are {', '.join(self.picks) or 'none'}")
         return _taken(self.template.choices[name], self.picks[name])
 
     def slots(self) -> list[Slots]:
-        """Slots of every row."""
+        """Slot values of each row."""
         columns = [self.slot(name).tolist() for name in self.picks]
         if not columns:
             return [{} for _ in range(self.rows)]
         return [dict(zip(self.picks, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def values(self) -> list[Any]:
-        """The filled pattern of every row."""
+        """Filled pattern of each row."""
         return rows_of(self.template.node, self.rows, self.text)
 
     def labels(self) -> list[Any] | None:
-        """Label of every row."""
+        """Label of each row."""
         given = self.template.labels
         return None if given is None else self._each(given)
 
     def meta(self) -> dict[str, list[Any]]:
-        """Notes of every row, by name."""
+        """Notes of each row, by name."""
         return {name: self._each(given) for name, given in self.template.meta.items()}
 
     def keys(self) -> pa.Array:
-        """A text per row, equal where values are equal."""
+        """Text key per row; equal for equal filled patterns."""
         leaves: list[pa.Array] = []
         form = _form(self.template.node, lambda text: leaves.append(self._leaf(text)))
         columns: list[Any] = [pa.scalar(form)]
@@ -251,7 +251,7 @@ def _taken(values: Sequence[Any], picks: NDArray[Any]) -> NDArray[Any]:
 
 
 def _form(node: Node, leaf: Callable[[Text | str], None]) -> str:
-    """The structure around the texts, which are handed to ``leaf``."""
+    """Structure around the texts, which are passed to ``leaf``."""
     if isinstance(node, Text):
         leaf(node)
         return "text"

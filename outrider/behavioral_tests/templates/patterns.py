@@ -1,6 +1,6 @@
 """Patterns of texts, parsed once and filled column by column.
 
-A text, or a dict, list or tuple of texts.
+A pattern is a text, or a dict, list or tuple of texts.
 """
 
 import re
@@ -28,10 +28,10 @@ _SPELLED_WITH_A_VOWEL = frozenset("AEFHILMNORSX")  # "an F", "an SMS"
 
 @dataclass(frozen=True, slots=True)
 class SlotPiece:
-    """Slot of a text with the literal behind the slot.
+    """Slot of a text with the following literal.
 
-    ``value`` gives what the slot shows of a value of its list, ``text`` that with article, format and the
-    literal.
+    ``value`` maps a value of the slot's list to the displayed value, ``text`` to the displayed text with
+    article, format and literal.
     """
 
     slot: str
@@ -41,18 +41,18 @@ class SlotPiece:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text with slots: a literal, then pieces."""
+    """Text with slots: a literal, then pieces."""
 
     head: str
     pieces: tuple[SlotPiece, ...]
     is_one_slot: bool
-    """Whether it is a slot and nothing else, without format: a label ``"{stars}"`` then keeps its type."""
+    """True for a single slot without format or literals: a label ``"{stars}"`` then keeps its type."""
 
     def column(self, values: Mapping[str, Sequence[Any]], picks: Mapping[str, NDArray[Any]]) -> pa.Array:
-        """The filled text of every row.
+        """Filled text of each row.
 
-        What pieces show is made once for each value of their lists, or each combination of values where
-        those are few, then taken and joined as Arrow columns: the work in Python does not grow with the rows.
+        Displayed texts are computed once per list value, or per combination of values if these are few, then
+        joined as Arrow columns: the work in Python does not grow with the rows.
         """
         if not self.pieces:
             raise ValueError("a text without slots has no rows of its own")
@@ -64,7 +64,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A part without slots."""
+    """Part of a pattern without slots."""
 
     value: Any
 
@@ -73,7 +73,7 @@ Node = Text | Fixed | dict[Any, Any] | list[Any] | tuple[Any, ...]
 
 
 def compiled(pattern: Any) -> Node:
-    """The pattern with its texts parsed."""
+    """Pattern with its texts parsed."""
     if isinstance(pattern, str):
         return _text(pattern)
     if isinstance(pattern, Mapping):
@@ -93,7 +93,7 @@ def texts(node: Node) -> Iterator[Text]:
 
 
 def rows_of(node: Node, rows: int, column: Callable[[Text], pa.Array]) -> list[Any]:
-    """The filled pattern of every row as Python values."""
+    """Filled pattern of each row as Python values."""
     if isinstance(node, Text):
         filled: list[Any] = column(node).to_pylist()
         return filled
@@ -112,7 +112,7 @@ def _across(parts: list[list[Any]], rows: int) -> Iterator[tuple[Any, ...]]:
 def _runs(
     pieces: Sequence[SlotPiece], values: Mapping[str, Sequence[Any]], rows: int
 ) -> list[list[SlotPiece]]:
-    """Neighbouring pieces whose values have far fewer combinations than there are rows."""
+    """Groups of adjacent pieces whose values have far fewer combinations than there are rows."""
     runs: list[list[SlotPiece]] = []
     for piece in pieces:
         if runs:
@@ -149,7 +149,7 @@ def _shown(piece: SlotPiece, values: Sequence[Any], picks: NDArray[Any]) -> pa.A
 def _text(pattern: str) -> Text | Fixed:
     parsed = list(_FORMATTER.parse(pattern))
     merged: list[tuple[str, tuple[str, str, str | None] | None]] = []
-    for literal, field, spec, conversion in parsed:  # "{{" ends a literal without a slot behind it
+    for literal, field, spec, conversion in parsed:  # "{{" ends a literal without a slot after it
         if merged and merged[-1][1] is None:
             literal = merged.pop()[0] + literal
         merged.append((literal, None if field is None else (field, spec or "", conversion)))
@@ -198,12 +198,12 @@ def _reader(target: str, path: str) -> Callable[[Any], Any]:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """Entry of a mapping, else attribute of an object."""
+    """Item of a mapping, else attribute of an object."""
     return value[name] if isinstance(value, Mapping) and name in value else getattr(value, name)
 
 
 def article(word: str, *, capital: bool = False) -> str:
-    """``a`` or ``an``.
+    """Article ``a`` or ``an`` for a word.
 
     Examples
     --------
@@ -227,5 +227,5 @@ def _starts_with_a_vowel(word: str) -> bool:
 
 
 def _is_spelled_out(capitals: str) -> bool:
-    """Single letters, capitals without a vowel, and those that begin with U ("a US firm")."""
+    """True if capitals are read letter by letter: single, without vowel, or starting with U ("a US firm")."""
     return len(capitals) == 1 or not set(capitals) & set("AEIOU") or capitals[0] == "U"

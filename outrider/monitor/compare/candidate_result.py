@@ -298,7 +298,7 @@ class CandidateResult:
             margin=self._plan.margin,
             agree=self._plan.agree,
             candidates=self._candidates,
-            beside=int(self._has_texts),
+            further_tests=int(self._has_texts),
             hidden=0.0 if self._reach is None else self._reach.hidden,
         )
         outcomes = self.outcome_verdicts()

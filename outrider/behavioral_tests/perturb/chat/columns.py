@@ -1,6 +1,6 @@
 """Conversations as columns.
 
-Lists of messages with a role and a content, or plain texts as prompts.
+A conversation is a list of messages with a role and a content, or a plain text (prompt).
 """
 
 from collections.abc import Callable
@@ -18,15 +18,15 @@ from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, in
 
 FIELD = "content"
 TextChange = Callable[[NDArray[Any], Rng], NDArray[Any]]
-"""Texts, shape (n,), to as many texts."""
+"""Function of (texts of shape (n,), rng) that returns the changed texts, shape (n,)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """All messages of a column of conversations, one after the other.
+    """All messages of a column of conversations, concatenated.
 
-    ``parent`` is the conversation of each message; ``roles`` and ``contents`` are texts or None; all of shape
-    (messages,).
+    ``parent`` is the conversation of each message; ``roles`` and ``contents`` are texts or None; all have
+    shape (messages,).
     """
 
     column: pa.ListArray
@@ -56,7 +56,10 @@ class Messages:
         return cls(column, elements, lengths, np.repeat(np.arange(len(column)), lengths), roles, contents)
 
     def chosen(self, role: str | None, *, last: bool) -> NDArray[np.intp]:
-        """Rows of a role's messages with content, or only the ``last``."""
+        """Message numbers of a role, or only the ``last`` ones.
+
+        Messages without content are left out; ``last`` is per conversation.
+        """
         has_text = np.array([content is not None for content in self.contents], dtype=np.bool_)
         rows = np.flatnonzero(has_text if role is None else has_text & (self.roles == role))
         if last and len(rows):
@@ -64,7 +67,7 @@ class Messages:
         return rows
 
     def with_contents(self, contents: NDArray[Any]) -> pa.ListArray:
-        """The column with other contents."""
+        """Conversation column with replaced contents."""
         fields = list(self.elements.type)
         parts = [
             pa.array(contents, field.type) if field.name == "content" else part
@@ -73,7 +76,10 @@ class Messages:
         return self._rebuilt(pa.StructArray.from_arrays(parts, fields=fields, mask=self.elements.is_null()))
 
     def in_order(self, order: NDArray[np.intp]) -> pa.ListArray:
-        """The column with messages in another order, by conversation."""
+        """Conversation column with reordered messages.
+
+        ``order`` keeps each conversation's messages together.
+        """
         return self._rebuilt(self.elements.take(pa.array(order)))
 
     def _rebuilt(self, elements: pa.StructArray) -> pa.ListArray:
@@ -82,9 +88,9 @@ class Messages:
 
 
 def spoken(name: str, change: TextChange, *, role: str | None = "user", last: bool = True) -> Perturbation:
-    """Perturbation of prompts that are texts, or of messages.
+    """Perturbation of text prompts, or of messages.
 
-    Of a role, the last of each conversation or all.
+    Changes all messages of a role, or the last one of each conversation.
     """
 
     def perturb(batch: Batch, rng: Rng) -> Batch:
@@ -108,9 +114,9 @@ def spoken(name: str, change: TextChange, *, role: str | None = "user", last: bo
 
 
 def spoken_each(name: str, change: Callable[[str, float], str]) -> Perturbation:
-    """Perturbation by a function of one text and a random number.
+    """Perturbation from a function of one text and a random number.
 
-    As :func:`spoken`; the number is in [0, 1).
+    Like :func:`spoken`; the number is in [0, 1).
     """
 
     def change_all(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:
@@ -135,13 +141,14 @@ def contents(
     Parameters
     ----------
     perturbation
-        One of :mod:`outrider.behavioral_tests.perturb.text`, or of yours, for a field called ``content``.
+        Perturbation of a text field called ``content``, such as those of
+        :mod:`outrider.behavioral_tests.perturb.text`.
     name
         Input field: lists of messages with ``role`` and ``content``, or prompts that are plain texts.
     role
-        Whose messages; None for all. Noise in the system prompt is ``role="system"``.
+        Role whose messages are changed; None for all. ``role="system"`` adds noise to the system prompt.
     last
-        Only the last of them in each conversation.
+        Whether to change only the last of them in each conversation.
 
     Examples
     --------

@@ -27,14 +27,12 @@ _PEOPLE = ("child", "retired person", "beginner", "non-native speaker of English
 
 
 def politeness(name: str = "messages") -> Perturbation:
-    """Wrap the user's last question, unchanged, in words of politeness."""
+    """Add polite words around the user's last question."""
     return spoken_each(name, lambda text, draw: _one(_POLITE, draw).format(text))
 
 
 def layout(name: str = "messages") -> Perturbation:
-    """Set the user's last question in another format.
-
-    Headings, tags, quotes, line breaks.
+    """Reformat the user's last question. With headings, tags, quotes or line breaks.
 
     References
     ----------
@@ -49,21 +47,21 @@ def persona(name: str = "messages", *, people: Sequence[str] | None = None) -> P
     Parameters
     ----------
     people
-        Who may ask, without article; the lexicon ``profession`` and a few others by default.
+        Descriptions without article; default: the lexicon ``profession`` and a few others.
     """
     options = tuple(people) if people is not None else (*lexicon("profession"), *_PEOPLE)
     if not options:
         raise ValueError("people needs at least one entry")
 
     def change(text: str, draw: float) -> str:
-        who = _one(options, draw)
-        return f"I am {'an' if who[0].lower() in 'aeiou' else 'a'} {who}. {text}"
+        person = _one(options, draw)
+        return f"I am {'an' if person[0].lower() in 'aeiou' else 'a'} {person}. {text}"
 
     return spoken_each(name, change)
 
 
 def language(name: str = "messages", *, to: str = "German") -> Perturbation:
-    """Ask, behind the user's last question, for another language."""
+    """Append a request for an answer in another language."""
     return spoken_each(name, lambda text, _: f"{text} Please answer in {to}.")
 
 

@@ -16,10 +16,11 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 
 
 def reorder_instructions(name: str = "messages", *, role: str | None = "system") -> Perturbation:
-    """Put the instructions of a prompt into another order.
+    """Reorder the instructions of a prompt.
 
-    List items, else lines, else sentences. The first line or sentence stays where the rest has several;
-    numbers of a numbered list stay in place. A prompt with fewer than two to exchange is not applicable.
+    Instructions are list items, else lines, else sentences. The first line or sentence keeps its place if at
+    least two others follow; the numbers of a numbered list stay in order. A prompt with fewer than two
+    instructions to reorder is not applicable.
     """
 
     def change(texts: NDArray[Any], rng: Rng) -> NDArray[Any]:
@@ -48,8 +49,9 @@ def _reordered(text: str, rng: Rng) -> str:
 def reorder_examples(name: str = "messages") -> Perturbation:
     """Reorder the question-and-answer examples before the user's last question.
 
-    An example is a message of the user and the assistant's after it; what lies before the first (the system
-    prompt) and after the last stays. Conversations with fewer than two examples are not applicable.
+    An example is a user message and the assistant's reply; messages before the first example (the system
+    prompt) and after the last one keep their place. Conversations with fewer than two examples are not
+    applicable.
 
     References
     ----------
@@ -74,12 +76,12 @@ def reorder_examples(name: str = "messages") -> Perturbation:
 
 
 def _examples(roles: NDArray[Any]) -> NDArray[np.intp]:
-    """Positions of the user's messages before an assistant's."""
+    """Positions of user messages that an assistant message follows."""
     return np.flatnonzero((roles[:-1] == "user") & (roles[1:] == "assistant"))
 
 
 def _derangement(size: int, rng: Rng) -> NDArray[np.intp]:
-    """Random order of ``size`` things in which none stays in its place (one cycle); of one thing, itself."""
+    """Random cyclic permutation of ``size`` items: none keeps its place unless there is only one."""
     order = rng.permutation(size)
     moved = np.empty(size, dtype=np.intp)
     moved[order] = np.roll(order, 1)

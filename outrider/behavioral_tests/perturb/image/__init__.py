@@ -1,9 +1,7 @@
 """Changes of images, as torch operations on whole batches.
 
-Shape (n, height, width) or (n, channels, height, width).
-
-Every function keeps shape and type; those with ``value_range``, the lowest and highest pixel value, clip
-to it. ``device`` says where they run.
+Images have shape (n, height, width) or (n, channels, height, width). All functions keep shape and type; those
+with ``value_range``, the lowest and highest pixel value, clip to it. ``device`` is the torch device.
 """
 
 from .geometry import flip, rotate, shift, zoom

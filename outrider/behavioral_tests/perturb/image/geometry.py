@@ -1,4 +1,4 @@
-"""Geometry of pictures: shift, rotation, zoom, mirror."""
+"""Geometry of images: shift, rotation, zoom, mirror."""
 
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def shift(
     name: str = "image", *, pixels: int = 1, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Move each image by up to ``pixels`` in a random direction. Never by nothing; ``fill`` comes in."""
+    """Move each image by 1 to ``pixels`` in a random direction. New border pixels get ``fill``."""
     if pixels < 1:
         raise ValueError(f"pixels must be >= 1, got {pixels}; a shift by 0 changes nothing")
     steps = np.arange(-pixels, pixels + 1)
@@ -40,10 +40,10 @@ def shift(
 def rotate(
     name: str = "image", *, degrees: float = 10.0, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Turn each image about its middle by a random angle.
+    """Rotate each image about its centre by a random angle.
 
-    In ±[degrees / 2, degrees]; corners get ``fill``. Pixels between pixels are interpolated linearly, so an
-    image gets a little softer as well.
+    The angle is in ±[degrees / 2, degrees]; corners get ``fill``. Linear interpolation also blurs the image
+    slightly.
     """
     if degrees <= 0:
         raise ValueError(f"degrees must be > 0, got {degrees}; an angle of 0 changes nothing")
@@ -62,9 +62,9 @@ def rotate(
 def zoom(
     name: str = "image", *, factor: float = 1.1, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Enlarge images by ``factor`` about the middle; the size stays.
+    """Enlarge images by ``factor`` about the centre, at constant size.
 
-    Below 1 shrinks, and ``fill`` surrounds the image.
+    A factor below 1 shrinks, with a border of ``fill``.
     """
     if factor <= 0 or factor == 1:
         raise ValueError(f"factor must be > 0 and not 1, got {factor}")
@@ -75,7 +75,7 @@ def zoom(
 def flip(
     name: str = "image", *, axis: Literal["horizontal", "vertical"] = "horizontal", device: Device = "auto"
 ) -> Perturbation:
-    """Mirror: left becomes right, or top becomes bottom."""
+    """Mirror images. ``horizontal`` exchanges left and right, ``vertical`` top and bottom."""
     axes = {"horizontal": 3, "vertical": 2}
     if axis not in axes:
         raise ValueError(f"axis must be one of {', '.join(axes)}, got {axis!r}")
@@ -83,7 +83,7 @@ def flip(
 
 
 def _sampled(x: "Tensor", matrix: NDArray[Any], fill: float) -> "Tensor":
-    """Images read at places given by affine matrices (n, 2, 3), ``fill`` beyond the border."""
+    """Images sampled by affine matrices (n, 2, 3), with ``fill`` outside the border."""
     from torch.nn.functional import affine_grid, grid_sample
 
     grid = affine_grid(to_tensor(matrix, x), list(x.shape), align_corners=False)

@@ -31,11 +31,11 @@ _FROM_YCC = np.array([[1.0, 0.0, 1.402], [1.0, -0.344136, -0.714136], [1.0, 1.77
 def jpeg(
     name: str = "image", *, quality: int = 50, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Degrade an image as JPEG does at a quality.
+    """Degrade an image like JPEG compression.
 
-    From 1 (worst) to 100. Pixels become 256 levels of ``value_range``. Images of three channels are taken as
-    red, green and blue and lose half of their colour resolution (4:2:0), as files written by cameras and
-    Pillow do; any other number of channels is compressed channel by channel as grey.
+    Quality is from 1 (worst) to 100. Pixels are quantized to 256 levels of ``value_range``. Images with three
+    channels are treated as red, green and blue and lose half of their colour resolution (4:2:0), as in files
+    by cameras and Pillow; with any other number, each channel is compressed as grey.
 
     References
     ----------
@@ -80,12 +80,12 @@ def _colour(levels: "Tensor", luminance: "Tensor", chrominance: "Tensor") -> "Te
 
 
 def _mixed(x: "Tensor", matrix: NDArray[np.float64]) -> "Tensor":
-    """Channels (n, 3, h, w) times a 3 x 3 matrix."""
+    """Channels (n, 3, h, w) multiplied by a 3 x 3 matrix."""
     return (to_tensor(matrix, x) @ x.flatten(2)).view_as(x)
 
 
 def _coded(levels: "Tensor", table: "Tensor", *, block: int) -> "Tensor":
-    """Levels of 0 to 255 with the coefficients of each block rounded to the table's steps."""
+    """Levels of 0 to 255 after quantizing each block's coefficients to the table's steps."""
     n, c, height, width = levels.shape
     x = _padded(levels, block) - 128
     rows, columns = x.shape[2] // block, x.shape[3] // block
@@ -99,7 +99,7 @@ def _coded(levels: "Tensor", table: "Tensor", *, block: int) -> "Tensor":
 
 
 def _padded(x: "Tensor", block: int) -> "Tensor":
-    """The last row and column repeated until both sides are multiples of ``block``."""
+    """Image with the last row and column repeated until both sides are multiples of ``block``."""
     from torch.nn.functional import pad
 
     height, width = x.shape[2:]
@@ -107,7 +107,7 @@ def _padded(x: "Tensor", block: int) -> "Tensor":
 
 
 def _dct(size: int) -> NDArray[np.float64]:
-    """Orthonormal matrix of the discrete cosine transform (type II)."""
+    """Orthonormal matrix of the discrete cosine transform (type II), shape (size, size)."""
     k, place = np.arange(size)[:, None], np.arange(size)
     matrix: NDArray[np.float64] = np.sqrt(2 / size) * np.cos(np.pi * (2 * place + 1) * k / (2 * size))
     matrix[0] /= np.sqrt(2)

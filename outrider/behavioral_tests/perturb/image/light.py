@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LUMA = (0.299, 0.587, 0.114)
-"""Weights of red, green and blue in the grey of an image (ITU-R BT.601)."""
+"""Weights of red, green and blue for grey (ITU-R BT.601)."""
 
 
 def brightness(
     name: str = "image", *, by: float = 0.1, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Add ``by`` times the range to every pixel; negative darkens."""
+    """Add ``by`` times the value range to all pixels. Negative values darken."""
     return ranged(name, lambda x, _: x.add_(by), device=device, value_range=value_range)
 
 
 def contrast(
     name: str = "image", *, factor: float = 1.3, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Scale pixels' distance from their image's mean, flatter below 1."""
+    """Scale each pixel's distance from its image's mean. A factor below 1 flattens."""
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":  # noqa: ARG001 - an op takes both
         mean = x.mean(dim=(1, 2, 3), keepdim=True)
@@ -36,7 +36,7 @@ def contrast(
 def gamma(
     name: str = "image", *, exponent: float = 1.5, value_range: Range | None = None, device: Device = "auto"
 ) -> Perturbation:
-    """Raise pixels' place in the range to a power: above 1 darkens."""
+    """Raise pixels, scaled to [0, 1], to a power. An exponent above 1 darkens."""
     if exponent <= 0:
         raise ValueError(f"exponent must be > 0, got {exponent}")
 
@@ -47,9 +47,9 @@ def gamma(
 
 
 def grey(name: str = "image", *, device: Device = "auto") -> Perturbation:
-    """Turn images grey.
+    """Convert images to grey.
 
-    Every channel becomes the luma of red, green and blue. Images that are grey already, or have one channel,
+    Each channel becomes the luma of red, green and blue. Images that are already grey, or have one channel,
     are not applicable.
     """
 
@@ -71,8 +71,8 @@ def channels(
     Raises
     ------
     ValueError
-        When made, if ``order`` is no permutation or keeps the order; when run, if images have another number
-        of channels.
+        At creation, if ``order`` is not a permutation or keeps the order; at run time, if images have another
+        number of channels.
     """
     check_order(order, (2, 1, 0))
 

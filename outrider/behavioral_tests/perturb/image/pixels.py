@@ -1,8 +1,8 @@
 """Shared parts of image changes: numpy columns around torch operations.
 
-The type of the column stays. Torch is imported when a perturbation is made, not when this module is: a suite
-without images never loads it, and where a suite runs under a deadline and a memory limit, they begin after it
-is loaded. Random numbers come from numpy, so that a seed gives the same pictures on every device.
+The type of the column is kept. Torch is imported when a perturbation is created, not with this module: a
+suite without images never loads it, and a suite's deadline and memory limit start after it is loaded. Random
+numbers come from numpy, so that a seed gives the same images on every device.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 Range: TypeAlias = tuple[float, float]
 Device: TypeAlias = str
-"""``"auto"`` (CUDA where there is one, else the CPU), or what torch takes, such as ``"cuda:1"``."""
+"""``"auto"`` (CUDA if available, else CPU), or a torch device such as ``"cuda:1"``."""
 Axis: TypeAlias = Literal["row", "column"]
 Limits: TypeAlias = tuple[NDArray[np.float64], NDArray[np.float64]]
 Op: TypeAlias = "Callable[[Tensor, Rng], Tensor]"
-"""Floats of shape (n, c, h, w) to the same shape. It may work in place: the tensor is a copy."""
+"""Function of (float tensor (n, c, h, w), rng) that returns that shape. It may change the tensor in place."""
 
 SLACK = 0.05
-"""By so much of their range images may reach beyond it: interpolation overshoots."""
+"""Tolerated excess of pixels over their value range, as a share of it: interpolation overshoots."""
 
 
 def images(name: str, op: Op, *, device: Device = "auto") -> Perturbation:
-    """Perturbation of an image column by an ``op`` without range.
+    """Perturbation of an image column by an ``op`` without value range.
 
     Such an operation moves or mixes pixels.
     """
@@ -38,11 +38,10 @@ def images(name: str, op: Op, *, device: Device = "auto") -> Perturbation:
 
 
 def ranged(name: str, op: Op, *, device: Device, value_range: Range | None) -> Perturbation:
-    """Perturbation by an ``op`` on images scaled to 0 to 1.
+    """Perturbation by an ``op`` on images scaled to [0, 1].
 
-    Every image is given with its range as 0 to 1, and clipped to it. A range of None goes by type and values
-    of each image: bytes and whole numbers as JSON has them are 0 to 255, floats 0 to 1 where none lies above,
-    else 0 to 255.
+    Each image is scaled from its value range to [0, 1], and the result is clipped. None infers the range from
+    type and values: 0 to 255 for integers, and for floats if any is above 1, else 0 to 1.
     """
     if value_range is not None and not value_range[0] < value_range[1]:
         raise ValueError(f"value_range must be (lowest, highest) pixel value, got {value_range}")
@@ -75,7 +74,7 @@ def _auto() -> str:
 
 
 def _range_of(values: NDArray[Any], name: str, *, given: Range | None) -> Limits:
-    """Lowest and highest pixel value of each image, shape (rows,)."""
+    """Lowest and highest possible pixel value of each image, shape (rows,)."""
     rows, kind = len(values), values.dtype
     flat = values.reshape(rows, -1)
     if kind.kind == "f":
@@ -112,7 +111,7 @@ def _range_of(values: NDArray[Any], name: str, *, given: Range | None) -> Limits
 
 
 def _in_range(tensor: "Tensor", rng: Rng, *, op: Op, limits: Limits) -> "Tensor":
-    """Images changed by ``op`` in the range 0 to 1, in their own range again."""
+    """Images changed by ``op`` in the range 0 to 1, scaled back to their range."""
     low, width = (to_tensor(each.reshape(-1, 1, 1, 1), tensor) for each in (limits[0], limits[1] - limits[0]))
     if not low.any() and (width == 1).all():
         return op(tensor, rng).clamp_(0, 1)

@@ -31,7 +31,7 @@ def salt_and_pepper(
 ) -> Perturbation:
     """Set a random ``share`` of the pixels to black or white.
 
-    The lowest or highest value, all channels alike.
+    All channels of such a pixel get the lowest or highest value.
     """
     check_share(share, "share of the pixels")
 
@@ -46,7 +46,7 @@ def salt_and_pepper(
 def occlude(
     name: str = "image", *, share: float = 0.25, fill: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Cover ``share`` of height by ``share`` of width with ``fill``, anywhere."""
+    """Cover a random rectangle with ``fill``. ``share`` is its part of the height and of the width."""
     check_share(share, "covered part of each side")
 
     def op(x: "Tensor", rng: Rng) -> "Tensor":
@@ -62,9 +62,9 @@ def occlude(
 def stuck(
     name: str = "image", *, axis: Axis = "row", lines: int = 1, value: float = 0.0, device: Device = "auto"
 ) -> Perturbation:
-    """Set neighbouring rows or columns to one value, as dead lines.
+    """Set ``lines`` adjacent rows or columns to one value, like dead lines.
 
-    ``lines`` of them, at a random place of each image.
+    Their place is random in each image.
     """
     if lines < 1:
         raise ValueError(f"lines must be >= 1, got {lines}; it is the number of dead lines")
@@ -81,10 +81,10 @@ def stuck(
 
 
 def blur(name: str = "image", *, sigma: float = 1.0, device: Device = "auto") -> Perturbation:
-    """Gaussian blur with standard deviation ``sigma`` in pixels; the border continues outwards.
+    """Gaussian blur with standard deviation ``sigma`` in pixels.
 
-    The kernel ends at 4 sigma, as in ``scipy.ndimage.gaussian_filter(mode="nearest")``. Each axis
-    is one matrix product.
+    Border pixels are repeated outwards and the kernel ends at 4 sigma, as in
+    ``scipy.ndimage.gaussian_filter(mode="nearest")``. Each axis is one matrix product.
     """
     check_positive(sigma, "sigma")
 
@@ -96,7 +96,7 @@ def blur(name: str = "image", *, sigma: float = 1.0, device: Device = "auto") ->
 
 
 def _smoothing(size: int, sigma: float) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """Matrix that smoothes a line of ``size`` pixels: row i holds the weights of pixel i's neighbours."""
+    """Matrix that smoothes a line of ``size`` pixels; row i holds the weights for pixel i."""
     radius = int(4 * sigma + 0.5)
     steps = np.arange(-radius, radius + 1)
     weights = np.exp(-0.5 * (steps / sigma) ** 2)

@@ -1,6 +1,6 @@
 """Changes of time series.
 
-Tensors of shape (time,) or (time, channels), or lists of numbers of any length.
+Series are tensors of shape (time,) or (time, channels), or lists of numbers of any length.
 """
 
 from .clock import channels, resample, shift, warp

@@ -10,7 +10,7 @@ from .columns import Floats, series
 
 
 def shift(name: str = "series", *, steps: int = 1) -> Perturbation:
-    """Move each series by ``steps`` samples at most, continuing edge values."""
+    """Move each series by 1 to ``steps`` samples, repeating edge values."""
     if steps < 1:
         raise ValueError(f"steps must be >= 1, got {steps}; a shift by 0 changes nothing")
 
@@ -23,9 +23,9 @@ def shift(name: str = "series", *, steps: int = 1) -> Perturbation:
 
 
 def warp(name: str = "series", *, by: float = 0.2, knots: int = 4) -> Perturbation:
-    """Speed time up and down by up to ``by``.
+    """Speed time up and down by a share of up to ``by``.
 
-    In ``knots`` stretches; first and last sample stay.
+    Time is divided into ``knots`` stretches; the first and last sample keep their place.
 
     References
     ----------
@@ -47,7 +47,7 @@ def warp(name: str = "series", *, by: float = 0.2, knots: int = 4) -> Perturbati
 
 
 def resample(name: str = "series", *, every: int = 2) -> Perturbation:
-    """Keep every ``every``-th sample from the first, straight lines between."""
+    """Keep each ``every``-th sample and interpolate linearly between."""
     if every < 2:
         raise ValueError(f"every must be >= 2, got {every}; 1 keeps all samples")
 
@@ -60,13 +60,13 @@ def resample(name: str = "series", *, every: int = 2) -> Perturbation:
 
 
 def channels(name: str = "series", *, order: Sequence[int]) -> Perturbation:
-    """Reorder the channels of each series, as where two leads were exchanged.
+    """Reorder the channels of each series, like swapped leads.
 
     Raises
     ------
     ValueError
-        When made, if ``order`` is no permutation or keeps the order; when run, if series have another number
-        of channels.
+        At creation, if ``order`` is not a permutation or keeps the order; at run time, if series have another
+        number of channels.
     """
     check_order(order, (1, 0))
 
@@ -79,7 +79,7 @@ def channels(name: str = "series", *, order: Sequence[int]) -> Perturbation:
 
 
 def _read(x: Floats, places: Floats) -> Floats:
-    """Values between samples, by straight lines, at ``places`` of shape (rows, time)."""
+    """Series interpolated linearly at ``places``, in samples, shape (rows, time)."""
     left = np.clip(np.floor(places), 0, max(x.shape[1] - 2, 0)).astype(np.int64)
     right = np.minimum(left + 1, x.shape[1] - 1)
     weight = (places - left)[:, :, None]

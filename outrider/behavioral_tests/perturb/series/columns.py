@@ -14,14 +14,16 @@ from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, co
 
 Floats: TypeAlias = NDArray[np.float64]
 SeriesChange: TypeAlias = Callable[[Floats, Rng], Floats]
-"""Series of one length, shape (rows, time, channels), to the same shape; NaN where a sample is missing."""
+"""Function of (series of equal length, shape (rows, time, channels), rng) that keeps the shape; NaN is a
+missing sample."""
 
 
 def series(name: str, change: SeriesChange, *, shortest: int = 2) -> Perturbation:
     """Perturbation of a column of time series.
 
     Series with fewer than ``shortest`` samples are not applicable. Columns are tensors of shape (time,) or
-    (time, channels), or lists of numbers of any length. Integers are rounded and stay within their type.
+    (time, channels), or lists of numbers of any length. Results for integers are rounded and clipped to their
+    type.
     """
 
     def quietly(x: Floats, rng: Rng) -> Floats:
@@ -65,7 +67,7 @@ def _lists(array: pa.ListArray, change: SeriesChange, rng: Rng, shortest: int) -
 
 
 def _like(changed: Floats, values: NDArray[Any]) -> NDArray[Any]:
-    """Floats in the shape and type of ``values``."""
+    """Floats converted to the shape and type of ``values``."""
     if values.dtype.kind in "iu":
         limits = np.iinfo(values.dtype)
         whole = np.rint(np.where(np.isnan(changed), 0.0, changed))

@@ -15,22 +15,22 @@ Fill: TypeAlias = Literal["hold", "zero", "nan"]
 def jitter(name: str = "series", *, sigma: float = 0.05) -> Perturbation:
     """Add Gaussian noise of ``sigma`` standard deviations.
 
-    Of each series' channel; a flat channel stays flat.
+    The standard deviation is that of each series and channel; a constant channel is unchanged.
     """
     check_positive(sigma, "sigma")
     return series(name, lambda x, rng: x + sigma * _spread(x) * rng.standard_normal(x.shape))
 
 
 def scaling(name: str = "series", *, by: float = 0.1) -> Perturbation:
-    """Multiply each series by a wrong gain. A factor in 1 ± [by / 2, by]."""
+    """Multiply each series by a wrong gain. The factor is in 1 ± [by / 2, by]."""
     check_positive(by, "by")
     return series(name, lambda x, rng: x * (1 + _signed(rng, len(x), by)))
 
 
 def drift(name: str = "series", *, size: float = 1.0) -> Perturbation:
-    """Add a line that ends at ``size`` standard deviations.
+    """Add a linear drift that ends at ``size`` standard deviations.
 
-    From 0 at the first sample, up or down, to the last.
+    The line starts at 0 at the first sample and goes up or down.
     """
     check_positive(size, "size")
 
@@ -56,9 +56,9 @@ def spike(name: str = "series", *, size: float = 5.0, count: int = 1) -> Perturb
 
 
 def stuck(name: str = "series", *, share: float = 0.2) -> Perturbation:
-    """Repeat one value over a random window, as a hanging sensor.
+    """Repeat one value over a random window, like a frozen sensor.
 
-    ``share`` of each series, at least two samples.
+    The window is a ``share`` of each series, at least two samples.
     """
     check_share(share, "part of the samples")
 
@@ -72,7 +72,10 @@ def stuck(name: str = "series", *, share: float = 0.2) -> Perturbation:
 
 
 def dropout(name: str = "series", *, share: float = 0.1, fill: Fill = "hold") -> Perturbation:
-    """Lose ``share`` of samples, at least one, replaced as in :func:`gap`."""
+    """Lose a random ``share`` of the samples, at least one.
+
+    Lost samples are replaced as in :func:`gap`.
+    """
     check_share(share, "part of the samples")
     return series(
         name,
@@ -86,10 +89,10 @@ def gap(name: str = "series", *, share: float = 0.2, fill: Fill = "nan") -> Pert
     Parameters
     ----------
     share
-        Part of the samples, in (0, 1]; at least two.
+        Share of the samples, in (0, 1]; at least two samples.
     fill
-        What stands there: the last value before (``hold``), ``zero``, or ``nan`` (integers: null in a list,
-        else 0).
+        Replacement of lost samples: the last value before (``hold``), ``zero``, or ``nan`` (for integers:
+        null in a list, else 0).
     """
     check_share(share, "part of the samples")
 
@@ -102,7 +105,7 @@ def gap(name: str = "series", *, share: float = 0.2, fill: Fill = "nan") -> Pert
 
 
 def _filled(x: Floats, lost: NDArray[np.bool_], fill: Fill) -> Floats:
-    """Series with other values where samples are lost, shape (rows, time, 1)."""
+    """Series with lost samples replaced, shape (rows, time, channels); ``lost`` has shape (rows, time, 1)."""
     if fill != "hold":
         return np.where(lost, 0.0 if fill == "zero" else np.nan, x)
     time = np.arange(x.shape[1])[:, None]
@@ -112,7 +115,7 @@ def _filled(x: Floats, lost: NDArray[np.bool_], fill: Fill) -> Floats:
 
 
 def _some(rng: Rng, rows: int, samples: int, count: int) -> NDArray[np.bool_]:
-    """``count`` random samples of each row, shape (rows, samples, 1)."""
+    """Mask of ``count`` random samples per row, shape (rows, samples, 1)."""
     order = rng.random((rows, samples)).argsort(axis=1)
     found: NDArray[np.bool_] = (order.argsort(axis=1) < count)[:, :, None]
     return found
@@ -126,7 +129,7 @@ def _window(rng: Rng, x: Floats, share: float) -> tuple[NDArray[np.int64], NDArr
 
 
 def _spread(x: Floats) -> Floats:
-    """Standard deviation of each series and channel, shape (rows, 1, channels); 0 where nothing is known."""
+    """Standard deviation of each series and channel, shape (rows, 1, channels); 0 without values."""
     known = np.isfinite(x)
     count = np.maximum(known.sum(axis=1, keepdims=True), 1)
     mean = np.where(known, x, 0.0).sum(axis=1, keepdims=True) / count

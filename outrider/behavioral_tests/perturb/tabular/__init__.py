@@ -1,4 +1,7 @@
-"""Changes of numbers, categories, fields; the first argument names the field."""
+"""Changes of numbers, categories and whole fields of tables.
+
+The first argument names the field.
+"""
 
 from .categories import flip, swap
 from .numbers import clip, decimal_shift, jitter, out_of_range, repeat_digit, unit_error

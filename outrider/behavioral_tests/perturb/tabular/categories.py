@@ -1,6 +1,6 @@
 """Changes of categories: another value, or another protected attribute.
 
-The latter asks for counterfactual fairness.
+The latter tests counterfactual fairness.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ def swap(name: str, *, values: Sequence[object] | Swaps) -> Perturbation:
     Parameters
     ----------
     values
-        Categories to draw from (each record gets one that it does not have), or a mapping from category to
-        category, such as ``{"female": "male", "male": "female"}``; categories not in it are left alone.
+        Categories to draw from (each record gets a different one), or a mapping from category to category,
+        such as ``{"female": "male", "male": "female"}``; categories outside it are unchanged.
 
     Raises
     ------
     ValueError
-        When made, if there is nothing to swap; when run, if a category does not fit the column.
+        At creation, if there is nothing to swap; at run time, if a category does not fit the column.
     """
     if isinstance(values, Mapping):
         return flip(name, values)
@@ -54,22 +54,22 @@ def swap(name: str, *, values: Sequence[object] | Swaps) -> Perturbation:
 def flip(name: str, values: Swaps, *, with_: Mapping[str, Swaps] | None = None) -> Perturbation:
     """Flip a protected attribute and its proxies.
 
-    Otherwise the same person. A model whose answer changes treats that person differently for the attribute
-    (counterfactual fairness with respect to the named columns; what else follows from the attribute in the
-    world is not changed).
+    All other fields are unchanged. A model whose answer changes treats that person differently because of the
+    attribute (counterfactual fairness with respect to the named columns; other consequences of the attribute
+    are not changed).
 
     Parameters
     ----------
     values
-        From value to value. Records with any other value, or none, are not applicable.
+        Mapping from value to value. Records with any other value, or none, are not applicable.
     with_
-        Per proxy column, from value to value; it changes only in records whose attribute was flipped, and its
-        other values stay.
+        Mapping from value to value by proxy column; applied only to records whose attribute was flipped,
+        other values are unchanged.
 
     Raises
     ------
     ValueError
-        When made, if the mapping changes nothing; when run, if a value does not fit its column.
+        At creation, if the mapping changes nothing; at run time, if a value does not fit its column.
 
     References
     ----------
@@ -100,14 +100,14 @@ def flip(name: str, values: Swaps, *, with_: Mapping[str, Swaps] | None = None) 
 
 
 def _touched(array: pa.Array, values: Swaps) -> Any:
-    """Rows whose value another one stands in for, shape (rows,)."""
+    """Mask of the rows whose value is replaced, shape (rows,)."""
     coded = _decoded(array).dictionary_encode()
     known = [value in values and values[value] != value for value in coded.dictionary.to_pylist()]
     return np.array([*known, False])[coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)]
 
 
 def _mapped(name: str, array: pa.Array, values: Swaps, rows: Any) -> pa.Array:
-    """The column with values mapped in the given rows; one look-up per distinct value."""
+    """Column with values mapped in the given rows; one look-up per distinct value."""
     coded = _decoded(array).dictionary_encode()
     old = coded.dictionary
     new = _of_type(name, [values.get(value, value) for value in old.to_pylist()], old.type)

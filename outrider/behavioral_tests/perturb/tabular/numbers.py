@@ -12,19 +12,17 @@ Numbers = NDArray[Any]
 
 
 def jitter(name: str, *, noise: float | None = None, by: float = 1.0) -> Perturbation:
-    """Move a number by up to ``by`` times its noise.
-
-    Never by nothing.
+    """Change a number by up to ``by`` times its measurement noise. Every applicable number changes.
 
     Parameters
     ----------
     name
         Input field of numbers; integers move by at least 1.
     noise
-        Standard deviation of the field's measurement, in its unit. None takes 1 % of its spread
-        (interquartile range) within the batch; a batch without spread is then not applicable.
+        Standard deviation of the field's measurement, in its unit. None uses 1 % of its interquartile range
+        within the batch; a batch without spread is then not applicable.
     by
-        Size of the largest step, in units of ``noise``; steps are uniform in ±[by / 2, by].
+        Maximum step in units of ``noise``; steps are uniform in ±[by / 2, by].
     """
     if by <= 0 or (noise is not None and noise <= 0):
         raise ValueError(f"by and noise must be > 0, got by={by}, noise={noise}; a step of 0 changes nothing")
@@ -44,8 +42,8 @@ def jitter(name: str, *, noise: float | None = None, by: float = 1.0) -> Perturb
 def unit_error(name: str, *, factor: float = 1.0, offset: float = 0.0) -> Perturbation:
     """Convert a number to another unit.
 
-    ``factor`` times it, plus ``offset``; integers are rounded. Zero stays zero under a factor alone, and is
-    then not applicable.
+    The result is ``factor * number + offset``, rounded for integers. Without an offset zero is unchanged, and
+    not applicable.
 
     Examples
     --------
@@ -61,8 +59,8 @@ def unit_error(name: str, *, factor: float = 1.0, offset: float = 0.0) -> Pertur
 def decimal_shift(name: str, *, places: int = 1) -> Perturbation:
     """Misplace the decimal point.
 
-    Ten times too large or too small (by ``places``), at random. Integers only become larger; zero is not
-    applicable.
+    The number becomes ``10 ** places`` times larger or smaller, at random. Integers only become larger; zero
+    is not applicable.
     """
     if places < 1:
         raise ValueError(f"places must be >= 1, got {places}; it is how far the decimal point moves")
@@ -78,7 +76,10 @@ def decimal_shift(name: str, *, places: int = 1) -> Perturbation:
 
 
 def repeat_digit(name: str) -> Perturbation:
-    """Type one digit before the decimal point twice. 41 becomes 441 or 411; 0 alone is not applicable."""
+    """Type one digit before the decimal point twice.
+
+    For example 41 becomes 441 or 411; a single 0 is not applicable.
+    """
 
     def change(values: Numbers, rng: Rng) -> Numbers:
         size = np.abs(values.astype(np.float64))
@@ -87,7 +88,7 @@ def repeat_digit(name: str) -> Perturbation:
         digits[usable] = np.floor(np.log10(size[usable])) + 1
         digits[size >= 10.0**digits] += 1  # where the logarithm was rounded down
         place = 10.0 ** np.floor(rng.random(len(values)) * digits)
-        # Digits from the place on move up by one; below stands what was there, with the place's digit again.
+        # Digits from the place on move up by one; the digits below stay, with the place's digit repeated.
         changed = np.floor(size / place) * 10 * place + size % (10 * place)
         typed = np.where(usable, np.copysign(changed, values.astype(np.float64)), values)
         return _kept_type(typed, values)
@@ -96,9 +97,9 @@ def repeat_digit(name: str) -> Perturbation:
 
 
 def out_of_range(name: str, *, low: float, high: float, by: float = 0.1) -> Perturbation:
-    """Replace a number by one beyond its bounds.
+    """Replace a number by one outside its bounds.
 
-    Below or above at random. It lies outside by up to ``by`` times the width of the bounds, and integers by
+    The new number is randomly too low or too high, by up to ``by`` times the width of the bounds, integers by
     at least 1.
     """
     if not low < high or by <= 0:
@@ -115,7 +116,7 @@ def out_of_range(name: str, *, low: float, high: float, by: float = 0.1) -> Pert
 
 
 def clip(name: str, *, low: float | None = None, high: float | None = None) -> Perturbation:
-    """Saturate a number, as a sensor at its end. A number within the bounds is not applicable."""
+    """Clip a number to the bounds, like a saturated sensor. A number within the bounds is not applicable."""
     if low is None and high is None:
         raise ValueError("clip needs low= or high=")
     return _numbers(name, lambda values, _: _kept_type(np.clip(values, low, high), values))
@@ -134,7 +135,7 @@ def _numbers(name: str, change: Callable[[Numbers, Rng], Numbers]) -> Perturbati
 
 
 def _kept_type(changed: Numbers, values: Numbers) -> Numbers:
-    """Floats in the type of ``values``; where an integer type cannot hold one, the value as it was."""
+    """Floats converted to the type of ``values``; the original value if an integer type cannot hold one."""
     if values.dtype.kind == "f":
         return changed
     whole = np.rint(changed.astype(np.float64))
@@ -144,7 +145,7 @@ def _kept_type(changed: Numbers, values: Numbers) -> Numbers:
 
 
 def _moved(values: Numbers, steps: Numbers) -> Numbers:
-    """Integers plus whole steps; where the type ends, the step goes the other way."""
+    """Integers plus whole steps; a step that would overflow the type goes the other way."""
     limits = np.iinfo(values.dtype)
     size = np.minimum(np.abs(steps), float(limits.max) / 2).astype(values.dtype)
     up = np.where(steps > 0, values <= limits.max - size, values < limits.min + size)

@@ -1,4 +1,4 @@
-"""Changes of whole fields: missing and exchanged values."""
+"""Changes of whole fields: missing and swapped values."""
 
 import numpy as np
 import pyarrow as pa
@@ -10,19 +10,18 @@ from outrider.behavioral_tests.perturb.perturbation import Perturbation, Rng, in
 
 
 def missing(*names: str, value: object = None) -> Perturbation:
-    """Remove values of every named field.
-
-    They become null (None, NaN), or ``value`` in its place.
+    """Remove the values of all named fields. Values become null (None, NaN), or ``value``.
 
     Parameters
     ----------
     value
-        What a sender writes for a missing value, such as -999 or ``""``; None makes nulls. Nulls stay nulls.
+        Replacement that a sender writes for a missing value, such as -999 or ``""``; None makes nulls.
+        Existing nulls are unchanged.
 
     Raises
     ------
     ValueError
-        When made, without a field; when run, if ``value`` does not fit a field's type.
+        At creation, without a field; at run time, if ``value`` does not fit a field's type.
     """
     if not names:
         raise ValueError("missing needs at least one field name")
@@ -49,14 +48,12 @@ def _left_out(batch: Batch, name: str, value: object) -> pa.Array:
 
 
 def swap_columns(first: str, second: str) -> Perturbation:
-    """Exchange the values of two fields of one type.
-
-    As where columns of a file were taken for each other.
+    """Swap the values of two fields of the same type. Simulates a file read with swapped columns.
 
     Raises
     ------
     ValueError
-        When run, if their types differ.
+        At run time, if their types differ.
     """
     if first == second:
         raise ValueError(f"two fields expected, got {first!r} twice")
@@ -73,9 +70,7 @@ def swap_columns(first: str, second: str) -> Perturbation:
 
 
 def shuffle(name: str) -> Perturbation:
-    """Shuffle a field's values between the records of a batch.
-
-    A field that says nothing any more.
+    """Shuffle a field's values between the records of a batch. The field then carries no information.
 
     References
     ----------
@@ -87,7 +82,7 @@ def shuffle(name: str) -> Perturbation:
         rows = np.flatnonzero(~batch.is_null(f"inputs.{name}"))
         source = np.arange(batch.rows)
         order = rng.permutation(len(rows))
-        source[rows[order]] = rows[np.roll(order, 1)]  # one cycle: nobody keeps its own
+        source[rows[order]] = rows[np.roll(order, 1)]  # one cycle: no record keeps its own
         return batch.with_columns({f"inputs.{name}": array.take(pa.array(source))})
 
     return perturb

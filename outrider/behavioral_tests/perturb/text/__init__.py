@@ -1,4 +1,7 @@
-"""Changes of texts; the first argument names the input field."""
+"""Changes of texts.
+
+The first argument names the input field.
+"""
 
 from .additions import emoji, handle, phrase, url
 from .characters import (

@@ -1,4 +1,4 @@
-"""Additions before or behind a text: link, handle, emoji, phrase.
+"""Additions before or after a text: link, handle, emoji, phrase.
 
 A blank text is not applicable.
 """
@@ -27,7 +27,7 @@ def handle(name: str = "text", *, at: Place = "start") -> Perturbation:
 
 
 def emoji(name: str = "text", *, options: Sequence[str] = _EMOJI, at: Place = "end") -> Perturbation:
-    """Add an emoji, by default one neither for nor against."""
+    """Add an emoji; the default ones are neutral."""
     return phrase(name, options, at=at)
 
 
@@ -37,9 +37,9 @@ def phrase(name: str = "text", phrases: str | Sequence[str] = (), *, at: Place =
     Parameters
     ----------
     phrases
-        A phrase or several; what they mean for the answer is yours to know.
+        One or several phrases; the caller chooses what they mean for the answer.
     at
-        Before the text, behind it, or either at random; a space separates them.
+        Place: before the text, after it, or either at random; separated by a space.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Changes of characters: slips of a hand, look-alikes, case, white space, punctuation."""
+"""Changes of characters: typing errors, look-alikes, case, white space, punctuation."""
 
 import re
 import string
@@ -34,14 +34,14 @@ _SPACES = ("  ", "   ", "\t", "\n", "\N{NO-BREAK SPACE}", " \n")
 
 
 def _neighbours() -> dict[str, str]:
-    """Keys beside each key of a QWERTY keyboard, in its row and the rows above and below."""
+    """Adjacent keys of each key on a QWERTY keyboard, in its row and the rows above and below."""
     found = {}
     for line, row in enumerate(_ROWS):
         for at, key in enumerate(row):
-            beside = row[max(0, at - 1) : at] + row[at + 1 : at + 2]
+            same_row = row[max(0, at - 1) : at] + row[at + 1 : at + 2]
             above = _ROWS[line - 1][at : at + 2] if line else ""
             below = _ROWS[line + 1][max(0, at - 1) : at + 1] if line + 1 < len(_ROWS) else ""
-            found[key] = beside + above + below
+            found[key] = same_row + above + below
     return found | {key.upper(): keys.upper() for key, keys in found.items()}
 
 
@@ -49,7 +49,7 @@ _NEIGHBOURS = _neighbours()
 
 
 def keyboard(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Hit the key beside the right one (QWERTY) ``count`` times. Not applicable without Latin letters."""
+    """Replace ``count`` letters by adjacent keys (QWERTY). Not applicable without Latin letters."""
 
     def put(letter: str, draw: float) -> str:
         keys = _NEIGHBOURS[letter]
@@ -59,7 +59,7 @@ def keyboard(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def insert_characters(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Type ``count`` random letters too many, each beside a letter."""
+    """Insert ``count`` random letters, each next to a letter."""
 
     def put(letter: str, draw: float) -> str:
         more = string.ascii_lowercase[int(draw * 26)]
@@ -69,17 +69,17 @@ def insert_characters(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def delete_characters(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Leave out ``count`` letters; a text of one character is not applicable."""
+    """Delete ``count`` letters. A text of one character is not applicable."""
     return _put(name, count, "letters left out", _LETTERS, lambda *_: "")
 
 
 def repeat_characters(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Type ``count`` letters twice."""
+    """Double ``count`` letters."""
     return _put(name, count, "letters typed twice", _LETTERS, lambda letter, _: 2 * letter)
 
 
 def confusables(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Write ``count`` Latin letters as Cyrillic ones that look the same (homoglyphs).
+    """Replace ``count`` Latin letters by identical-looking Cyrillic ones (homoglyphs).
 
     References
     ----------
@@ -98,7 +98,7 @@ def confusables(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def zero_width(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Put ``count`` invisible characters of no width behind letters or digits."""
+    """Insert ``count`` zero-width characters after letters or digits."""
 
     def put(sign: str, draw: float) -> str:
         return sign + _INVISIBLE[int(draw * len(_INVISIBLE))]
@@ -109,21 +109,21 @@ def zero_width(name: str = "text", *, count: int = 1) -> Perturbation:
 def typos(name: str = "text", *, count: int = 1) -> Perturbation:
     """Swap ``count`` pairs of neighbouring, different characters.
 
-    Not applicable where there are none.
+    Not applicable if there are none.
 
     References
     ----------
-    CheckList's ``Perturb.add_typos``; unlike it, never swaps two equal characters.
+    CheckList's ``Perturb.add_typos``, which may also swap two equal characters.
     """
     check_count(count, "swaps")
     return drawn(name, _swapped, draws=count)
 
 
 def whitespace(name: str = "text", *, count: int = 1) -> Perturbation:
-    """Put other white space in ``count`` places.
+    """Change the white space in ``count`` places.
 
-    Two spaces, a tab, a line break, a no-break space … A text of one word gets a space behind it; an empty
-    text is not applicable.
+    For example to two spaces, a tab, a line break or a no-break space. A text of one word gets a space at the
+    end; an empty text is not applicable.
     """
     check_count(count, "places")
 
@@ -141,7 +141,7 @@ def whitespace(name: str = "text", *, count: int = 1) -> Perturbation:
 
 
 def case(name: str = "text", *, to: Case = "lower") -> Perturbation:
-    """Change the case of every letter: ``lower``, ``upper``, ``title`` or ``swap``."""
+    """Change the case of all letters to ``lower``, ``upper``, ``title`` or ``swap``."""
     functions = {"lower": str.lower, "upper": str.upper, "title": str.title, "swap": str.swapcase}
     if to not in functions:
         raise ValueError(f"to must be one of {', '.join(functions)}, got {to!r}")
@@ -149,7 +149,7 @@ def case(name: str = "text", *, to: Case = "lower") -> Perturbation:
 
 
 def compatibility(name: str = "text", *, style: Style = "fullwidth") -> Perturbation:
-    """Write Latin letters in a Unicode style that NFKC turns back."""
+    """Write Latin letters in another Unicode style. NFKC normalization reverses the change."""
     if style not in _STARTS:
         raise ValueError(f"style must be one of {', '.join(_STARTS)}, got {style!r}")
     upper, lower = _STARTS[style]
@@ -158,7 +158,7 @@ def compatibility(name: str = "text", *, style: Style = "fullwidth") -> Perturba
 
 
 def punctuation(name: str = "text") -> Perturbation:
-    """Drop the punctuation at the end, or add a full stop."""
+    """Remove the punctuation at the end, or add a full stop."""
 
     def change(text: str) -> str:
         bare = text.rstrip(string.punctuation + string.whitespace)
@@ -170,7 +170,7 @@ def punctuation(name: str = "text") -> Perturbation:
 def _put(
     name: str, count: int, what: str, wanted: Container[str], put: Callable[[str, float], str]
 ) -> Perturbation:
-    """Perturbation that replaces wanted characters, but leaves no text empty."""
+    """Perturbation that changes wanted characters, but leaves no text empty."""
     check_count(count, what)
 
     def change(text: str, draws: list[float]) -> str:
@@ -184,7 +184,7 @@ def _put(
 
 
 def _next_of(text: str, draw: float, wanted: Container[str]) -> int:
-    """First wanted character from a random place on, cyclically, else -1."""
+    """Index of the first wanted character from a random place on, cyclically; -1 if there is none."""
     length = len(text)
     start = int(draw * length)
     for at in range(start, start + length):
@@ -194,7 +194,7 @@ def _next_of(text: str, draw: float, wanted: Container[str]) -> int:
 
 
 def _swapped(text: str, draws: list[float]) -> str:
-    """Text with one swap for each number in [0, 1): where along the text it falls.
+    """Text with one swap per number in [0, 1), its relative position in the text.
 
     Examples
     --------
@@ -209,7 +209,7 @@ def _swapped(text: str, draws: list[float]) -> str:
 
 
 def _swap(text: str, draw: float) -> str:
-    """Cut and joined, never taken apart into a list: one swap costs few copies whatever the length."""
+    """Text with one pair of characters swapped; slicing keeps it cheap for long texts."""
     last = len(text) - 1
     if last < 1:
         return text

@@ -17,18 +17,21 @@ def mapped(name: str, change: Callable[[str], str]) -> Perturbation:
 
 
 def drawn(name: str, change: Callable[[str, list[float]], str], *, draws: int) -> Perturbation:
-    """As :func:`mapped`, by a function with ``draws`` random numbers in [0, 1)."""
+    """Perturbation of a text column by a function of one text.
+
+    The function also gets ``draws`` random numbers in [0, 1).
+    """
     return _text_column(name, lambda texts, rng: map(change, texts, rng.random((len(texts), draws)).tolist()))
 
 
 def check_count(count: int, what: str) -> None:
-    """Raise a ValueError for a count that would change nothing."""
+    """Raise ValueError for a count that would change nothing."""
     if count < 1:
         raise ValueError(f"count must be >= 1, got {count}; it is the number of {what} in each text")
 
 
 def like(model: str, word: str) -> str:
-    """``word`` with capitals as in ``model``, its own kept.
+    """``word`` with capitals as in ``model``; its own capitals are kept.
 
     Examples
     --------
@@ -41,7 +44,7 @@ def like(model: str, word: str) -> str:
 
 
 def _text_column(name: str, change: Callable[[Texts, Rng], Iterable[str]]) -> Perturbation:
-    """As :func:`column`, for texts only; a TypeError when run names a field that holds none."""
+    """Like :func:`column`, for text columns only; raises TypeError at run time for other columns."""
 
     def checked(texts: Texts, rng: Rng) -> Texts:
         if texts.dtype != object or not isinstance(texts[0], str):

@@ -12,9 +12,9 @@ _EXPANSIONS = {
     "won't": "will not",
     "shan't": "shall not",
     **{f"{verb}n't": f"{verb} not" for verb in _VERBS},
-    **{f"{who}'re": f"{who} are" for who in ("you", "we", "they")},
-    **{f"{who}'ve": f"{who} have" for who in ("i", "you", "we", "they")},
-    **{f"{who}'ll": f"{who} will" for who in ("i", "you", "he", "she", "it", "we", "they")},
+    **{f"{pronoun}'re": f"{pronoun} are" for pronoun in ("you", "we", "they")},
+    **{f"{pronoun}'ve": f"{pronoun} have" for pronoun in ("i", "you", "we", "they")},
+    **{f"{pronoun}'ll": f"{pronoun} will" for pronoun in ("i", "you", "he", "she", "it", "we", "they")},
     "i'm": "i am",
     "it's": "it is",
     "that's": "that is",
@@ -33,8 +33,8 @@ _HAD = frozenset({" been", " got", " had"})
 def contractions(name: str = "text") -> Perturbation:
     """Expand contractions ("isn't" → "is not").
 
-    Contract where a text has none. What would read wrong stays: "isn't it", "it's been", "yes, I am", "I have
-    to".
+    A text without contractions is contracted. Forms that would be wrong English are unchanged: "isn't it",
+    "it's been", "yes, I am", "I have to".
     """
     return mapped(name, _recontract)
 
@@ -45,8 +45,10 @@ def _recontract(text: str) -> str:
 
 
 def _expanded(match: "re.Match[str]") -> str:
-    word, behind = match[0].lower(), (match[1] or "").lower()
-    unsure = (word.endswith("n't") and behind in _PRONOUNS) or (word.endswith("'s") and behind in _HAD)
+    word, following_word = match[0].lower(), (match[1] or "").lower()
+    unsure = (word.endswith("n't") and following_word in _PRONOUNS) or (
+        word.endswith("'s") and following_word in _HAD
+    )
     return match[0] if unsure or word not in _EXPANSIONS else like(match[0], _EXPANSIONS[word])
 
 
@@ -62,11 +64,11 @@ def _contracted(text: str) -> str:
     return "".join([*parts, text[free:]])
 
 
-def _reads_well(verb: str | None, behind: str | None) -> bool:
-    """True where a pair may be contracted: "I am" only before a word, "I have" only before a participle."""
+def _reads_well(verb: str | None, following_word: str | None) -> bool:
+    """True if a pair may be contracted: "I am" only before a word, "I have" only before a participle."""
     if verb is None or verb.lower() == "not":
         return True
-    if behind is None:
+    if following_word is None:
         return False
-    following = behind.strip().lower()
+    following = following_word.strip().lower()
     return verb.lower() != "have" or following in ("been", "had", "got", "seen") or following.endswith("ed")

@@ -10,7 +10,7 @@ from .columns import drawn
 from .phrases import Hit, PhraseList
 from .word_lists import lines
 
-# Also people, things or words at the beginning of a sentence; nobody can tell without a parser.
+# Also people, things or words at the beginning of a sentence; indistinguishable without a parser.
 _AMBIGUOUS = frozenset(
     {"Bath", "Chad", "Charlotte", "Cork", "Florence", "Georgia", "Jordan", "Lima", "Mobile", "Nice", "Orange"}
     | {"Reading", "Split", "Turkey", "Victoria"}
@@ -25,7 +25,7 @@ _NAME_BEFORE = re.compile(
 _NAME_BEHIND = re.compile(r"\s+[A-Z]|\s*,\s*[A-Z]\w|[-_/]\w|\s*\(|['\u2019]s\s+[A-Z]")
 _PART_BEFORE = re.compile(r"[A-Z][\w'\u2019.-]*(?:\s*,|\s+(?:in|near|of|outside))\s+(?:downtown\s+)?$")
 _JOURNEY = re.compile(r"\bfrom\b.+\bto\b", re.IGNORECASE | re.DOTALL)
-_BOUND_TO_PLACE = re.compile(  # what is said holds of this place and no other
+_BOUND_TO_PLACE = re.compile(  # statements that hold for this place only
     r"\b(?:capitals?|country|countries|nations?|nationals?|continents?|languages?|currency|president|minister|king"
     r"|queen|kingdom|government|parliament|embassy|population|inhabitants|borders?|state|province|county|region"
     r"|island|river|lake|mountains?|coast|beach(?:es)?|located|location|situated|largest|biggest|oldest|famous"
@@ -45,16 +45,16 @@ def locations(
 ) -> Perturbation:
     """Replace a city or a country by another, throughout the text.
 
-    Places inside longer names ("New York Times", "Austin, TX", "#Boston") and those that are also people or
-    things ("Jordan", "Turkey") stay; without any other the text is not applicable. Nor is one that says of a
-    place what holds of no other: that names a city and a country (but for journeys from one to another), or
-    has words such as "capital", "river", "drive" or "born".
+    Places inside longer names ("New York Times", "Austin, TX", "#Boston") and names that are also people or
+    things ("Jordan", "Turkey") are kept; a text without other places is not applicable. Texts that state
+    facts about a place are not applicable either: texts with a city and a country (except journeys between
+    them), or with words such as "capital", "river", "drive" or "born".
 
     Parameters
     ----------
     cities, countries
-        What is recognised and what comes in its place. By default about 150 cities that travellers write
-        about, and the lexicon ``country`` without those that need an article ("the Netherlands").
+        Places to recognise and to insert. Default: about 150 cities that travellers write about, and the
+        lexicon ``country`` without those that need an article ("the Netherlands").
 
     References
     ----------
@@ -66,7 +66,7 @@ def locations(
 
     def change(text: str, draws: list[float]) -> str:
         named = list(known.find(text))
-        hits = [hit for hit in named if _stands_alone(text, hit)]
+        hits = [hit for hit in named if _is_separate(text, hit)]
         if not hits or _is_bound(text, {id(group[hit.phrase]) for hit in named}):
             return text
         old = hits[int(draws[0] * len(hits))].phrase
@@ -87,18 +87,18 @@ def _countries() -> list[str]:
 
 
 def replaced(text: str, hits: list[Hit], new: str) -> str:
-    """The text with ``new`` in place of every hit."""
+    """Text with ``new`` in place of all hits."""
     for hit in reversed(hits):
         text = text[: hit.start] + new + text[hit.end :]
     return text
 
 
 def _is_bound(text: str, kinds: set[int]) -> bool:
-    """True where other places would make the text untrue."""
+    """True if the statement would become false with another place."""
     return (len(kinds) > 1 and not _JOURNEY.search(text)) or _BOUND_TO_PLACE.search(text) is not None
 
 
-def _stands_alone(text: str, hit: Hit) -> bool:
+def _is_separate(text: str, hit: Hit) -> bool:
     before = text[: hit.start]
     return not (
         _NAME_BEFORE.search(before) or _PART_BEFORE.search(before) or _NAME_BEHIND.match(text, hit.end)

@@ -14,7 +14,7 @@ Part: TypeAlias = Literal["first", "last", "both"]
 
 _FIRST = re.compile(r"(?<![\w@#&.'\u2019-])[A-Z][a-z]+(?![\w-])")
 _LAST = re.compile(r"\s([A-Z][\w\u2019'-]*[a-z])(?!\w)")
-_INSIDE = re.compile(r"[A-Z][\w.'\u2019-]*\s$")  # behind another word with a capital
+_INSIDE = re.compile(r"[A-Z][\w.'\u2019-]*\s$")  # after another word with a capital
 _OUTSIDE = re.compile(  # which is none of the name after all
     r"\b(?:Mr|Mrs|Ms|Miss|Dr|Prof|Aunt|Uncle|And|But|Hi|Hello|Hey|Dear|Thanks|With|From|For|To|I|My|Is|Was)\.?\s$"
 )
@@ -30,17 +30,17 @@ def names(
 ) -> Perturbation:
     """Replace one person's name, throughout the text.
 
-    By another of the same gender. A first name followed by a last name that is not in ``last`` is left alone
-    (it may be somebody everybody knows), and so are names inside other names and lower-case ones; then the
-    text is not applicable.
+    The new name has the same gender. A first name followed by a last name outside ``last`` is kept (possibly
+    a well-known person), as are names inside other names and lower-case ones; without other names the text is
+    not applicable.
 
     Parameters
     ----------
     part
-        What changes: the ``first`` name, the ``last`` name (where there is one), or ``both``.
+        Part to change: the ``first`` name, the ``last`` name (if any), or ``both``.
     women, men
-        First names of each gender that are recognised and put in, by default about 250 each that are common
-        in the United States; a name in both lists is left alone.
+        First names of each gender to recognise and to insert; default: about 250 each that are common in the
+        United States. A name in both lists is kept.
     last
         Last names; the lexicon ``last_name`` by default.
 
@@ -71,14 +71,14 @@ def names(
 
 
 def _people(text: str, group: Container[str], known_last: Container[str]) -> list[tuple[str, str]]:
-    """First name and last name, or "", of everybody in the text who is surely a person."""
+    """First name and last name (or "") of each certain person in the text."""
     found = []
     for match in _FIRST.finditer(text):
         if match[0] not in group or _is_inside(text[: match.start()]):
             continue
-        behind = _LAST.match(text, match.end())
-        if behind is None or behind[1] in known_last:
-            found.append((match[0], behind[1] if behind else ""))
+        last_name = _LAST.match(text, match.end())
+        if last_name is None or last_name[1] in known_last:
+            found.append((match[0], last_name[1] if last_name else ""))
     return found
 
 

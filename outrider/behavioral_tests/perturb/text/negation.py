@@ -1,9 +1,9 @@
 """Negation by rules on auxiliaries and common verbs.
 
-A sentence without a sure rule is not applicable. CheckList's ``add_negation`` and ``remove_negation`` do this
-on a parse tree. Here a rule must recognise subject and verb at the beginning of a sentence by their words, so
-fewer texts can be changed; ``docs/perturbations.md`` says how many, and how many of the results read as
-English.
+A sentence without an unambiguous rule is not applicable. CheckList's ``add_negation`` and ``remove_negation``
+do this on a parse tree. Here a rule must recognise subject and verb at the beginning of a sentence by their
+words, so fewer texts can be changed; ``docs/perturbations.md`` has the numbers, and the share of results that
+are correct English.
 """
 
 import re
@@ -90,10 +90,10 @@ _NOT_IN_SUBJECT = _LOOSE | _BASES | _BY_THIRD.keys() | _BY_PAST.keys() | _BE | _
 
 
 def add_negation(name: str = "text") -> Perturbation:
-    """Deny the first sentence that a rule understands.
+    """Negate the first sentence that a rule matches.
 
-    "It was good" becomes "It was not good". Questions, sentences with a negation, and those with words that
-    would have to change along ("already", "some") are left alone.
+    "It was good" becomes "It was not good". Questions, negated sentences, and sentences with words that would
+    also have to change ("already", "some") are not changed.
     """
     return mapped(name, _denied_text)
 
@@ -110,7 +110,7 @@ def _denied_text(text: str) -> str:
 
 
 def _denied(sentence: str) -> str | None:
-    """The sentence denied; None when unsure."""
+    """Negated sentence; None if no rule is certain."""
     found = _START.match(sentence)
     if found is None or not _NOT_IN_SUBJECT.isdisjoint(found["subject"].lower().split()[1:]):
         return None
@@ -126,7 +126,7 @@ def _denied(sentence: str) -> str | None:
 
 
 def _negated(found: "re.Match[str]", verb: str, following: str) -> str | None:
-    """Verb and denial in the denied sentence; None when unsure."""
+    """Verb and negation in the negated sentence; None if no rule is certain."""
     if verb in _BE:
         possessive = verb == "'s" and found["noun"]  # "the son's room"
         unsure = possessive or not following or following in _LOOSE - _PREPOSITIONS
@@ -141,7 +141,7 @@ def _negated(found: "re.Match[str]", verb: str, following: str) -> str | None:
 
 
 def _with_auxiliary(found: "re.Match[str]", verb: str) -> str | None:
-    """Denial of a full verb by a form of "do"; None when unsure."""
+    """Negation of a full verb by a form of "do"; None if no rule is certain."""
     if found["plural"] and verb in _BASES and verb not in ("do", "thank", "use"):
         return f"don't {verb}"
     if (found["single"] or found["noun"]) and verb in _BY_THIRD:
@@ -172,10 +172,11 @@ _PRONOUNS = frozenset({"i", "you", "he", "she", "it", "we", "they", "this", "tha
 
 
 def remove_negation(name: str = "text") -> Perturbation:
-    """Take back every "not" and "n't".
+    """Remove all "not" and "n't".
 
-    "It isn't bad, I don't mind" becomes "It is bad, I mind". Where another word hangs on the negation ("any",
-    "yet", "at all", "not only"), or it is not of a verb ("no", "never"), the whole text is left alone.
+    "It isn't bad, I don't mind" becomes "It is bad, I mind". If another word depends on the negation ("any",
+    "yet", "at all", "not only"), or the negation is not of a verb ("no", "never"), the whole text is not
+    changed.
     """
     return mapped(name, _affirmed_text)
 
@@ -196,7 +197,7 @@ def _affirmed_text(text: str) -> str:
 
 
 def _affirmed(match: "re.Match[str]") -> str | None:
-    """Verb without its "not"; None when unsure."""
+    """Verb without its "not"; None if no rule is certain."""
     if match["short"]:
         return match["short"]
     verb, following = match["verb"].lower(), (match["next"] or "").lower()

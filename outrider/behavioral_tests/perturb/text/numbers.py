@@ -6,9 +6,9 @@ from outrider.behavioral_tests.perturb.perturbation import Perturbation
 
 from .columns import drawn
 
-# Whole numbers that stand alone: no part of a price, a time, a date, a version, a code, a share or a decimal.
+# Separate whole numbers: no part of a price, a time, a date, a version, a code, a share or a decimal.
 _NUMBER = re.compile(
-    # The digit stands before what looks behind it: the search then skips from digit to digit.
+    # The digit precedes the lookbehind: the search then skips from digit to digit.
     r"([1-9](?<![\w$€£¥#@&+.,:/'\u2019-][1-9])(?<![$€£¥#@]\s[1-9])\d*)"
     r"(?![\w%°$€£¥]|[.,:/'\u2019-]\w|\s?(?:(?:am|pm|a\.m|p\.m)\b|[%°€]))"
 )
@@ -18,8 +18,8 @@ _KEPT = {"1", "2", "4"}  # "1 hour" has its own grammar; 2 and 4 stand for words
 def numbers(name: str = "text", *, by: float = 0.2) -> Perturbation:
     """Change one whole number by up to ``by`` of its size.
 
-    The number of digits stays. Years (1500 to 2099), prices, times, dates, decimals, codes (``A380``,
-    ``#12``) and 1, 2 and 4 stay. The same number elsewhere in the text changes with it. Texts without a
+    The number of digits is kept. Years (1500 to 2099), prices, times, dates, decimals, codes (``A380``,
+    ``#12``) and 1, 2 and 4 are not changed. All occurrences of the number change. Texts without a suitable
     number are not applicable.
 
     References

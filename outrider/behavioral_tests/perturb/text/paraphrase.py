@@ -43,7 +43,7 @@ _PHRASES: dict[str, str] = {
     **{other: one for one, other in _BOTH_WAYS},
 }
 _ALONE = r"(?:^|[.!?,:;\n\u2026]|@\w+|\b(?:ok|okay|and|but|so|hi|hey|hello|please|pls))[\s\W]*$"
-"""At the beginning of what is said: nothing before, or a handle, a greeting, a mark."""
+"""Pattern for the beginning of a statement: nothing before it, or a handle, greeting, punctuation mark."""
 _DUTY = (
     r"(?:\b(?:i|you|we|they|people|who|he|she|it|everyone|somebody|someone|anyone|nobody|will|'ll|would|'d|may"
     r"|might|don't|doesn't|didn't|do not|does not|did not|shouldn't|should not|always|often|usually"
@@ -68,7 +68,7 @@ _BEFORE = {
         "has to": _DUTY,
     }.items()
 }
-"""What must stand before a phrase, where its meaning hangs on that."""
+"""Pattern of the text that must precede a phrase whose meaning depends on it."""
 _NOT_BEFORE = {
     phrase: re.compile(pattern, re.I)
     for phrase, pattern in {
@@ -112,11 +112,11 @@ _QUESTION = re.compile(
 
 
 def paraphrase(name: str = "text") -> Perturbation:
-    """Say one thing in other words, by rule.
+    """Paraphrase one phrase by rule.
 
-    A text to which no rule applies is not applicable. Phrases ("a lot of" ↔ "lots of", "in order to" → "to",
-    "can you" → "could you"), fillers left out ("Honestly, …"), and questions ("What is the fare?" → "Can you
-    tell me what the fare is?").
+    A text to which no rule applies is not applicable. Rules replace phrases ("a lot of" ↔ "lots of", "in
+    order to" → "to", "can you" → "could you"), remove fillers ("Honestly, …"), and rewrite questions ("What
+    is the fare?" → "Can you tell me what the fare is?").
     """
 
     def change(text: str, draws: list[float]) -> str:
@@ -137,9 +137,9 @@ def _phrased(text: str, hit: Hit) -> str:
 
 
 def _is_whole(text: str, hit: Hit) -> bool:
-    """True for a phrase outside handles and longer words, in its own meaning."""
-    before, behind = text[hit.start - 1 : hit.start] if hit.start else "", text[hit.end : hit.end + 1]
-    if before in _JOINING or behind in _JOINING[2:]:
+    """True for a phrase outside handles and longer words, with its usual meaning."""
+    before, after = text[hit.start - 1 : hit.start] if hit.start else "", text[hit.end : hit.end + 1]
+    if before in _JOINING or after in _JOINING[2:]:
         return False
     lead, rest, phrase = text[: hit.start], text[hit.end :], hit.phrase
     if phrase in _BEFORE and not _BEFORE[phrase].search(lead):

@@ -1,4 +1,4 @@
-"""Search for a word list's entries, one look-up a word."""
+"""Search for a word list's entries, with one look-up per word."""
 
 import re
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ _WORD = re.compile(r"[^\W_]+(?:-[^\W_]+)*")
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry of the list in a text: ``text[start:end]``."""
+    """Entry of the list found in a text, as ``text[start:end]``."""
 
     start: int
     end: int
@@ -35,7 +35,10 @@ class PhraseList:
             options.sort(key=len, reverse=True)
 
     def find(self, text: str) -> list[Hit]:
-        """Entries left to right, longest first, none inside another or a word."""
+        """Entries from left to right, longest first.
+
+        Entries inside other entries or words are left out.
+        """
         if self._by_word.keys().isdisjoint(_WORD.findall(text)):  # most texts; the loop costs much more
             return []
         found: list[Hit] = []
@@ -52,5 +55,5 @@ class PhraseList:
 
 def _ends_at_word(text: str, start: int, phrase: str) -> bool:
     end = start + len(phrase)
-    behind = text[end : end + 1]
-    return text.startswith(phrase, start) and not (behind.isalnum() or behind == "_")
+    after = text[end : end + 1]
+    return text.startswith(phrase, start) and not (after.isalnum() or after == "_")

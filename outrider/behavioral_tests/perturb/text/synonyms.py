@@ -18,14 +18,13 @@ def synonyms(
 ) -> Perturbation:
     """Replace ``count`` words by words of the same meaning.
 
-    Capitals and "a" / "an" follow.
+    Capitals and "a" / "an" are adapted.
 
     Parameters
     ----------
     mapping
-        From lower-case word to its synonyms, in the same form. None takes a small list
-        (``word_lists/synonyms.txt``) of words that can stand for each other in most sentences; it knows no
-        context.
+        Synonyms by lower-case word, in the same form. None uses a small list (``word_lists/synonyms.txt``) of
+        words that are interchangeable in most sentences; context is not considered.
     """
     check_count(count, "words replaced")
     known = _default() if mapping is None else {word.lower(): tuple(to) for word, to in mapping.items() if to}
@@ -44,7 +43,7 @@ def synonyms(
 
 
 def _put_word(text: str, start: int, end: int, word: str) -> str:
-    """Text with ``word`` for ``text[start:end]`` and its article made to fit."""
+    """Text with ``word`` for ``text[start:end]``, and the article before it adapted."""
     old, head = text[start:end], text[:start]
     if (old[0] in _VOWELS) != (word[0] in _VOWELS):
         head = re.sub(r"\b([Aa])(n?)(\s)$", lambda m: m[1] + ("n" if word[0] in _VOWELS else "") + m[3], head)

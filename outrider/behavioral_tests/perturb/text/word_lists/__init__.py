@@ -1,10 +1,10 @@
-"""Word lists of the perturbations of texts; one's own are arguments."""
+"""Word lists of the text perturbations."""
 
 from importlib.resources import files
 
 
 def lines(name: str) -> tuple[str, ...]:
-    """Lines of a list in file order, comments left out.
+    """Lines of a word list in file order, without comments.
 
     Examples
     --------
@@ -16,7 +16,7 @@ def lines(name: str) -> tuple[str, ...]:
 
 
 def rows(name: str) -> list[list[str]]:
-    """Lines of a list, each split into its words.
+    """Lines of a word list, each split into words.
 
     Examples
     --------
@@ -27,5 +27,5 @@ def rows(name: str) -> list[list[str]]:
 
 
 def words(name: str) -> tuple[str, ...]:
-    """All words of a list, in file order."""
+    """All words of a word list, in file order."""
     return tuple(word for row in rows(name) for word in row)

@@ -1,4 +1,4 @@
-"""Agreement of two models on the same records, net of self-disagreement.
+"""Agreement of two models on the same records, net of noise.
 
 Asked twice, a model may answer differently: kernels round differently in batches of another shape, and some
 models sample their answers. So both models answer a random share of the records a second time. The net
@@ -50,7 +50,7 @@ class Terms:
         Number of items that one exchanged item is a part of; 1 for a yes/no measure.
     is_exact
         Whether only equal answers count as the same. A change may then lie in the answers that vary, so
-        self-disagreement is not subtracted from the upper bound of the difference.
+        noise is not subtracted from the upper bound of the difference.
     hidden
         Share of answers in which a change would go unnoticed, in [0, 1]; they count as possibly changed.
     """
@@ -91,14 +91,14 @@ class Agreement:
     Attributes
     ----------
     raw
-        Share of records on which they agree, self-disagreement included.
+        Share of records on which they agree, noise included.
     noise, challenger_noise
         Share of records on which the champion (challenger) differs from its own second answer.
     beyond
-        Share of records whose answers did not change after subtracting self-disagreement, in [0, 1].
+        Share of records whose answers did not change after subtracting noise, in [0, 1].
     verdict
         ``same``: no net difference is proven, and one larger than the margin is ruled out. ``close``: a net
-        difference is proven, or self-disagreement is unknown, and it is at most the margin. ``different``: a
+        difference is proven, or noise is unknown, and it is at most the margin. ``different``: a
         net difference larger than the margin is proven. ``undecided``: too few records, or too few with a
         second answer.
     """
@@ -111,7 +111,7 @@ class Agreement:
 
     @property
     def is_proven(self) -> bool:
-        """True if a difference beyond self-disagreement is proven, however small."""
+        """True if a difference beyond noise is proven, however small."""
         return self.beyond.high < 1.0
 
 
@@ -162,9 +162,9 @@ class Tally:
         used.
 
         Reported is the share of changed answers: e divided by the value that e would have if every answer had
-        changed. For a yes/no measure that is 1 - ½ P(A ≠ A') - ½ P(B ≠ B'): where self-disagreement leaves no
+        changed. For a yes/no measure that is 1 - ½ P(A ≠ A') - ½ P(B ≠ B'): where noise leaves no
         room for a difference, the bounds are trivial. The share is at most P(A ≠ B), which is the only bound
-        where self-disagreement is unknown, and where the varying answers may be the changed ones
+        where noise is unknown, and where the varying answers may be the changed ones
         (``terms.is_exact``).
 
         The bounds are betting martingales, valid after each block and at any stopping time; the four share

@@ -15,7 +15,7 @@ class SliceDifference:
     Attributes
     ----------
     value, low, high
-        Share of the slice's records on which the candidate differs, net of self-disagreement if that is
+        Share of the slice's records on which the candidate differs, net of noise if that is
         known.
     rest
         The same share on all other records.
@@ -85,7 +85,7 @@ def _against_rest(
 
 
 def _bounds(tally: Tally, bounding: Bounding, *, is_known: bool) -> tuple[float, float, float]:
-    """Share of records that differ, with bounds; net of self-disagreement if that is known."""
+    """Share of records that differ, with bounds; net of noise if that is known."""
     if not is_known:
         low, high = tally.differs.interval(bounding.confidence)
         return tally.differs.rate, low, high

@@ -1,7 +1,7 @@
 """Properties of generated texts: refusal, language, length, structure, tool calls.
 
 Sampled texts are never equal, but their properties often are. So each property is compared like a class, and
-a model's self-disagreement is subtracted per property.
+a model's noise is subtracted per property.
 """
 
 import json

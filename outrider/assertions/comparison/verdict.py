@@ -59,10 +59,10 @@ class MeasureVerdict:
     ----------
     word
         ``different``: a net difference larger than the margin is proven. ``same``, ``close``: one larger than
-        the margin is ruled out; ``close`` if a smaller one is proven, or if production's self-disagreement is
+        the margin is ruled out; ``close`` if a smaller one is proven, or if production's noise is
         unknown. ``undecided``: neither.
     value, low, high
-        Share of records on which the candidate differs, net of self-disagreement if that is known.
+        Share of records on which the candidate differs, net of noise if that is known.
     rows
         Number of compared records.
     more
@@ -85,7 +85,7 @@ class MeasureVerdict:
 
     @property
     def is_proven(self) -> bool:
-        """True if a difference beyond self-disagreement is proven, however small."""
+        """True if a difference beyond noise is proven, however small."""
         return self.low > 0.0
 
 

@@ -21,7 +21,8 @@ help:  ## Show the targets
 venv:  ## Make or update .venv
 	@PYTHON="$(PYTHON)" sh .ci/venv
 
-demo: venv  ## Watch the whole loop on real digits (DEMO_ARGS=--once ends with a verdict)
+demo:  ## Watch the whole loop on real digits (DEMO_ARGS=--once ends with a verdict)
+	@PYTHON="$(PYTHON)" sh .ci/venv torch,sklearn,gx
 	@$(RUN)/outrider demo $(DEMO_ARGS)
 
 test: venv  ## Run the tests (TEST_ARGS replaces the arguments of pytest)

@@ -16,7 +16,7 @@ import sys
 import tarfile
 import tomllib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +26,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
+PARTS = ("torch", "sklearn", "gx", "hf", "gpu", "onnx")
+"""Extras of ``outrider[all]``."""
 _BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 
 
@@ -72,27 +74,11 @@ def reproducible(archive: bytes, epoch: int) -> bytes:
 
 
 def bill_of_materials(pyproject: Path) -> dict[str, Any]:
-    """CycloneDX document of the project and all that it requires, as installed here."""
+    """CycloneDX document of the project and all that it and its parts require, as installed here."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    needed: dict[str, list[str]] = {}
-    waiting = [(Requirement(line), "") for line in project["dependencies"]]
-    own = sorted({canonicalize_name(one.name) for one, _ in waiting if _is_meant(one, "")})
-    while waiting:
-        requirement, asked_for = waiting.pop()
-        name = canonicalize_name(requirement.name)
-        if not _is_meant(requirement, asked_for):
-            continue
-        extras = ["", *requirement.extras]
-        below = [
-            (one, extra)
-            for one in map(Requirement, metadata.requires(name) or ())
-            for extra in extras
-            if _is_meant(one, extra)
-        ]
-        names = {canonicalize_name(one.name) for one, _ in below} - {name}
-        if name not in needed or names - set(needed[name]):
-            needed[name] = sorted(names | set(needed.get(name, ())))
-            waiting += below
+    lines = [*project["dependencies"], *(line for part in PARTS for line in _lines_of(project, part))]
+    own = sorted({canonicalize_name(one.name) for one in map(Requirement, lines) if _is_meant(one, "")})
+    needed = required(lines)
     top = f"pkg:pypi/{project['name']}@{project['version']}"
     parts = [_component(name) for name in sorted(needed)]
     addresses = {part["name"]: part["bom-ref"] for part in parts}
@@ -119,6 +105,35 @@ def bill_of_materials(pyproject: Path) -> dict[str, Any]:
         "version": 1,
     }
     return head | {"metadata": {"component": application}} | content
+
+
+def required(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Packages that requirements need, with those that each needs itself, as installed here."""
+    needed: dict[str, list[str]] = {}
+    waiting = [(Requirement(line), "") for line in lines]
+    while waiting:
+        requirement, asked_for = waiting.pop()
+        name = canonicalize_name(requirement.name)
+        if not _is_meant(requirement, asked_for):
+            continue
+        extras = ["", *requirement.extras]
+        below = [
+            (one, extra)
+            for one in map(Requirement, metadata.requires(name) or ())
+            for extra in extras
+            if _is_meant(one, extra)
+        ]
+        names = {canonicalize_name(one.name) for one, _ in below} - {name}
+        if name not in needed or names - set(needed[name]):
+            needed[name] = sorted(names | set(needed.get(name, ())))
+            waiting += below
+    return needed
+
+
+def _lines_of(project: dict[str, Any], part: str) -> list[str]:
+    """Requirements of an extra; those of other extras stand there themselves."""
+    lines: list[str] = project["optional-dependencies"][part]
+    return [line for line in lines if not line.startswith(f"{project['name']}[")]
 
 
 def _component(name: str) -> dict[str, Any]:

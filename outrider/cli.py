@@ -130,6 +130,13 @@ def main() -> None:
         codes = {ConfigError: 3, ServerError: 4, NothingToRead: 5, GateRefused: 1}
         sys.stderr.write(f"outrider: {error}\n")
         sys.exit(next((code for kind, code in codes.items() if isinstance(error, kind)), 1))
+    except ModuleNotFoundError as error:
+        from .parts import install_hint
+
+        if not (hint := install_hint(error)):
+            raise
+        sys.stderr.write(f"outrider: {error}{hint}\n")
+        sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from .errors import ConfigError
+from .parts import install_hint
 
 
 class _WithoutCache(SourceFileLoader):
@@ -65,7 +66,7 @@ def raised_in(path: Path, error: BaseException) -> str:
         if place.tb_frame.f_code.co_filename == str(path):
             line = place.tb_lineno
         place = place.tb_next
-    return f"{path}:{line}: {type(error).__name__}: {error}"
+    return f"{path}:{line}: {type(error).__name__}: {error}{install_hint(error)}"
 
 
 def load_callable(reference: str, folder: Path) -> Any:

@@ -13,6 +13,7 @@ PACKAGE = ROOT / "outrider"
 FLOORS = {
     "addresses": 0,
     "errors": 0,
+    "parts": 0,
     "http_client": 0,
     "user_code": 0,
     "assertions": 1,

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from outrider.errors import ConfigError
+from outrider.parts import lack_of
+
 
 def demo(
     once: Annotated[bool, typer.Option(help="End when the loop has closed.")] = False,
@@ -20,6 +23,8 @@ def demo(
     Exit code 0 only if the loop closed. Without a terminal, --once is implied.
     """
     began = time.monotonic()
+    if lack := lack_of(["torch", "sklearn", "gx"], "the demo"):
+        raise ConfigError(lack)
     from outrider.demo.run import run
 
     try:

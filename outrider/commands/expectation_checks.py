@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
+from outrider.parts import lack_of
 
 from .stored_state import opened_state
 
@@ -29,6 +30,9 @@ def expectation_problems(settings: "Settings", name: str) -> Iterator[str]:
     """
     model = settings.models[name]
     if not (model.expectations or model.validation.checks):
+        return
+    if lack := lack_of(["gx"], "judging them"):
+        yield f"expectations: {lack}"
         return
     from outrider.dataops.datasets.suite_files import read_suite, unknown_types
     from outrider.monitor.trainer.checks_process import build_problems

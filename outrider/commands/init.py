@@ -3,11 +3,12 @@
 from enum import StrEnum
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from outrider.parts import lack_of, missing_parts
 
 _RENAMED = {"gitignore": ".gitignore"}  # packaging tools leave out files that start with a dot
 
@@ -30,28 +31,29 @@ class Starter(StrEnum):
     """Hugging Face model, fine-tuned with LoRA."""
 
 
+_PARTS: dict[Modality | Starter, tuple[str, ...]] = {
+    Modality.tabular: ("sklearn",),
+    Modality.image: ("torch", "sklearn"),
+    Modality.chat: ("sklearn",),
+    Starter.words: ("sklearn",),
+    Starter.bert: ("torch", "hf"),
+}
+"""Parts of the installation that a starter model needs."""
 _WHY = {
     Starter.words: "a function of words; with transformers and peft installed (outrider[hf]), a BERT",
     Starter.bert: "a BERT that learns by LoRA, since transformers and peft are installed; or --starter words",
 }
 
 
-def has_hugging_face() -> bool:
-    """True if the packages of the extra ``hf`` are installed."""
-    return all(find_spec(name) is not None for name in ("transformers", "peft"))
-
-
 def starter_of(modality: Modality, asked: Starter | None) -> Starter | None:
     """Requested or installed starter of a text project; None for other modalities."""
-    if modality is not Modality.text:
-        if asked is not None:
-            raise ValueError(f"--starter {asked.value}: --modality text expected, got {modality.value}")
-        return None
-    if asked is Starter.bert and not has_hugging_face():
-        raise ValueError(
-            "--starter bert needs transformers and peft: pip install outrider[hf], or --starter words"
-        )
-    return asked or (Starter.bert if has_hugging_face() else Starter.words)
+    if modality is not Modality.text and asked is not None:
+        raise ValueError(f"--starter {asked.value}: --modality text expected, got {modality.value}")
+    if modality is Modality.text and asked is None:
+        asked = Starter.words if missing_parts(_PARTS[Starter.bert]) else Starter.bert
+    if lack := lack_of(_PARTS[asked or modality], f"the {(asked or modality).value} starter"):
+        raise ValueError(lack + (", or --starter words" if asked is Starter.bert else ""))
+    return asked
 
 
 def write_project(folder: Path, modality: Modality, starter: Starter | None = None) -> list[Path]:

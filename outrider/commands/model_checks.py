@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from outrider.errors import ConfigError
+from outrider.parts import lack_of
 
 from .stored_state import opened_state
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from outrider.monitor.settings.config import Settings
     from outrider.monitor.settings.gate_sections import GateSettings
     from outrider.monitor.settings.model_sections import ChallengerSettings, ModelSettings, SourceSettings
+
+_PARTS_OF = {"architecture": ["torch"], "folder": ["torch", "hf"], "onnx": ["onnx"]}
+"""Parts of the installation that a source needs."""
 
 
 def source_problems(settings: "Settings", model: "ModelSettings") -> Iterator[str]:
@@ -166,6 +170,9 @@ def registered_problems(settings: "Settings", name: str) -> Iterator[str]:
 def _of_kind(settings: "Settings", given: "SourceSettings", task: str) -> Iterator[str]:
     from outrider.dataops.model_kinds.folder_check import folder_problems, option_problem
 
+    for key, parts in _PARTS_OF.items():
+        if getattr(given, key) and (lack := lack_of(parts, "a model of it")):
+            yield f"{key}: {lack}"
     for key in ("architecture", "predictor"):
         if (reference := getattr(given, key)) is not None:
             yield from callable_problems(settings, key, reference)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from outrider.behavioral_tests.templates import template
 from outrider.behavioral_tests.templates.masks import MASK, masked_texts
+from outrider.parts import install_command
 
 Floats = NDArray[np.float64]
 _BEAM = 20
@@ -200,7 +201,7 @@ def _transformers() -> Any:
         import transformers
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "masked-language-model suggestions need transformers: pip install 'outrider[hf]'"
+            f"masked-language-model suggestions need transformers: {install_command(['hf'])}"
         ) from error
     return transformers
 

@@ -1,7 +1,8 @@
 """Great Expectations' verdicts on frames and aggregates, and its Data Docs.
 
-The only file that imports the library (3 to 6 seconds). Its current context is global and wrong under two
-threads: each call makes its own, and calls wait for one another.
+The only file that imports the library (3 to 6 seconds). Without it (``outrider[gx]``) the two expectations
+of every dataset, `NOT_NULL` and `IN_SET`, are judged here, and no others are taken. Its current context is
+global and wrong under two threads: each call makes its own, and calls wait for one another.
 """
 
 import logging
@@ -13,11 +14,13 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from outrider.errors import ValidationRefused, nearest
+from outrider.parts import lack_of
 
 from .suite_files import Expected, columns_of
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Scope: TypeAlias = Literal["new rows", "all rows"]
+NOT_NULL = "expect_column_values_to_not_be_null"
+IN_SET = "expect_column_values_to_be_in_set"
 _ONE_AT_A_TIME = threading.Lock()
 _SCHEMA = ("expect_table_column", "expect_column_to_exist", "expect_column_type_to_be")
 _ACROSS_ROWS = {
@@ -82,10 +87,15 @@ def _quiet() -> Iterator[Any]:
         yield gx
 
 
-def library_version() -> str:
+def lack_of_library() -> str | None:
+    """Sentence with the command that installs Great Expectations, where it is not installed."""
+    return lack_of(["gx"], "judging expectations")
+
+
+def library_version() -> str | None:
     from importlib.metadata import version
 
-    return version("great_expectations")
+    return None if lack_of_library() else version("great_expectations")
 
 
 def build_problems(suite: Sequence[Expected]) -> Iterator[str]:
@@ -101,7 +111,7 @@ def scope_of(item: Expected) -> Scope:
     """New rows if each row is judged by itself."""
     if item["type"] in _ACROSS_ROWS:
         return "all rows"
-    if item["type"].startswith(_SCHEMA):
+    if item["type"].startswith(_SCHEMA) or lack_of_library():
         return "new rows"
     with _quiet():
         from great_expectations.expectations.expectation import (
@@ -117,6 +127,8 @@ def scope_of(item: Expected) -> Scope:
 def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[ExpectationVerdict]:
     if not suite:
         return []
+    if lack_of_library():
+        return [_own_verdict(item, frame) for item in suite]
     with _quiet() as gx:
         from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -138,6 +150,14 @@ def ask(frame: "pd.DataFrame", suite: Sequence[Expected]) -> list[ExpectationVer
     if lost:
         raise ValidationRefused(f"Great Expectations gave no verdict on {', '.join(lost)}")
     return [found[number] for number in range(len(suite))]
+
+
+def _own_verdict(item: Expected, frame: "pd.DataFrame") -> ExpectationVerdict:
+    values = frame[item["kwargs"]["column"]]
+    is_null = values.isna()
+    fails = is_null if item["type"] == NOT_NULL else ~is_null & ~values.isin(item["kwargs"]["value_set"])
+    rows = fails.to_numpy().nonzero()[0].tolist()
+    return ExpectationVerdict(item, not rows, rows, figures={"element_count": len(values)})
 
 
 def decide(item: Expected, metrics: Mapping[str, Any]) -> ExpectationVerdict:
@@ -217,6 +237,10 @@ def _figures(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rendered(outcomes: Sequence[ExpectationVerdict], *, name: str, rows: int) -> str:
+    if lack := lack_of_library():
+        verdicts = (f"{'passed' if one.success else 'failed'}: {rule_text(one.item)}" for one in outcomes)
+        lines = (f"{name}, {rows:,} rows", *verdicts, f"Checked without Great Expectations: {lack}")
+        return "".join(f"<p>{escape(line)}</p>" for line in lines)
     with _quiet() as gx:
         from great_expectations.core import ExpectationSuiteValidationResult
         from great_expectations.core.expectation_validation_result import ExpectationValidationResult

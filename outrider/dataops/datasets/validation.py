@@ -29,11 +29,10 @@ from .aggregates import (
     named_values,
     range_growth,
 )
-from .expectations import ExpectationVerdict
+from .expectations import IN_SET, NOT_NULL, ExpectationVerdict
 from .frames import columns_read, counts, frame_of, numbers_of, offered
 from .suite_files import Expected, resolved, unknown_columns
 
-NOT_NULL = "expect_column_values_to_not_be_null"
 MOST_IDS = 5
 
 
@@ -114,6 +113,7 @@ class _Judgement:
         self.problems = floor_problems(batch, rules, self.suite, reference)
         self.warnings: list[dict[str, Any]] = []
         self.reasons: dict[int, list[str]] = {}
+        self._judge_without_library()
         self._judge_undeclared()
         for column, rows in non_finite(batch).items():
             self._judge_non_finite(column, rows)
@@ -154,6 +154,14 @@ class _Judgement:
         self._against_parent(state)
         self._refuse()
         return self._validated(good, state)
+
+    def _judge_without_library(self) -> None:
+        lack = gx.lack_of_library()
+        if lack and self.rules.expectations:
+            raise ValidationRefused(lack)
+        if lack:
+            text = f"nulls, classes, types and finite numbers are checked, nothing else: {lack}"
+            self._warn({"type": "own_checks", "kwargs": {}}, "info", text)
 
     def _judge_undeclared(self) -> None:
         """Null columns that no rule names, if these rows are the whole version."""
@@ -361,7 +369,7 @@ def expectations(batch: Batch, rules: Rules) -> list[Expected]:
     if batch.has(target):
         suite.append(_expect(NOT_NULL, target))
         if rules.classes:
-            suite.append(_expect("expect_column_values_to_be_in_set", target, value_set=rules.classes))
+            suite.append(_expect(IN_SET, target, value_set=rules.classes))
     schema = batch.to_arrow().schema
     for name in rules.inputs:
         if name not in rules.nullable and batch.has(f"inputs.{name}"):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.errors import ConfigError, NotFound, nearest
+from outrider.parts import install_command
 
 from .nested import nested_lists
 from .placed_columns import PlacedColumn, placed_column
@@ -189,7 +190,7 @@ class MappedRows:
         try:
             from datasets import Dataset
         except ImportError as error:
-            raise ConfigError("to_hf() needs Hugging Face datasets: pip install datasets") from error
+            raise ConfigError(f"to_hf() needs Hugging Face datasets: {install_command(['hf'])}") from error
         columns = {
             name: pa.chunked_array([nested_lists(chunk) for chunk in self.table.column(name).chunks])
             for name in self.columns

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
+from outrider.parts import install_command
 
 from .onnx_file import PREFIX, OnnxModel, load_onnx
 from .source import Source, Task
@@ -162,7 +163,7 @@ def _to_onnx(estimator: Any, frame: "pd.DataFrame", declared: Mapping[str, Any])
         types = importlib.import_module("skl2onnx.common.data_types")
     except ImportError as error:
         raise ConfigError(
-            f"converting needs skl2onnx and onnxruntime: pip install outrider[onnx] ({error})"
+            f"converting needs skl2onnx and onnxruntime: {install_command(['onnx'])} ({error})"
         ) from error
     numeric = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame.columns]
     if all(numeric) and not _has_columns(estimator):

@@ -21,6 +21,7 @@ from safetensors.torch import load_file as load_tensor_file
 
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
+from outrider.parts import install_command
 
 from .folder_check import folder_problems, option_problem
 from .hf_tasks import Classification, Embedding, Generation, Scoring, TaskReader, TokenClasses, Value
@@ -118,7 +119,7 @@ def _transformers() -> Any:
         return found
     except ImportError as error:
         raise ConfigError(
-            f"Hugging Face models need transformers: pip install outrider[hf] ({error})"
+            f"Hugging Face models need transformers: {install_command(['hf'])} ({error})"
         ) from error
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from outrider.assertions import Batch
 from outrider.errors import ConfigError
+from outrider.parts import install_command
 
 from .class_outputs import classes_array, read_probs, softmax, stacked
 from .source import Source
@@ -47,7 +48,7 @@ def load_onnx(source: Source, folder: Path, weights: Path | bytes | None, device
     try:
         runtime = importlib.import_module("onnxruntime")
     except ImportError as error:
-        raise ConfigError(f"ONNX files need onnxruntime: pip install outrider[onnx] ({error})") from error
+        raise ConfigError(f"ONNX files need onnxruntime: {install_command(['onnx'])} ({error})") from error
     runtime.disable_telemetry_events()
     content = found if isinstance(found, bytes) else found.read_bytes()
     forms = declared_forms(parse_onnx(content, source.reference))
@@ -73,7 +74,7 @@ def parse_onnx(content: bytes, name: str) -> Any:
         onnx, message = importlib.import_module("onnx"), importlib.import_module("google.protobuf.message")
         unknown = importlib.import_module("google.protobuf.unknown_fields")
     except ImportError as error:
-        raise ConfigError(f"ONNX files need onnx: pip install outrider[onnx] ({error})") from error
+        raise ConfigError(f"ONNX files need onnx: {install_command(['onnx'])} ({error})") from error
     model = onnx.ModelProto()
     try:
         if content[4:8] == b"ORTM":

@@ -12,6 +12,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from outrider.errors import ConfigError
+from outrider.parts import install_command
 
 
 def apply_recipe(module: torch.nn.Module, recipe: Sequence[str]) -> torch.nn.Module:
@@ -71,7 +72,7 @@ def _torchao(config: str) -> Callable[[torch.nn.Module], None]:
             from torchao import quantization
         except ImportError:
             raise ConfigError(
-                "recipe: quantisation needs torchao, which is not installed: pip install outrider[gpu]"
+                f"recipe: quantisation needs torchao, which is not installed: {install_command(['gpu'])}"
             ) from None
         try:
             # Its settings for inductor are those of the whole process: they round the products of all others.

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from outrider.dataops.model_kinds.adapter import CONFIG, WEIGHTS, read_adapter
 from outrider.errors import ConfigError
+from outrider.parts import install_command
 
 ADAPTER = "default"
 _EXPRESSIONS = ("target_modules", "exclude_modules")
@@ -131,7 +132,7 @@ def peft() -> Any:
         with quiet():
             return importlib.import_module("peft")
     except ImportError as error:
-        raise ConfigError(f"LoRA is trained by PEFT: pip install outrider[hf] ({error})") from error
+        raise ConfigError(f"LoRA is trained by PEFT: {install_command(['hf'])} ({error})") from error
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider.dataops.model_kinds.source import Kind, Source
+from outrider.parts import missing_parts
 
 from .trainer import TrainedModel, TrainingTask
 
@@ -18,7 +19,7 @@ _OF_KIND: Mapping[Kind, tuple[str, ...]] = {
 }
 
 
-def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
+def run_record(task: TrainingTask) -> dict[str, Any]:
     return {
         "settings": dict(task.options),
         "seed": task.seed,
@@ -33,8 +34,16 @@ def run_record(task: TrainingTask, *, threads: int) -> dict[str, Any]:
         },
         "environment": environment(task.source.kind),
         "device": task.device,
-        "threads": threads,
+        "threads": _threads(),
     }
+
+
+def _threads() -> int:
+    if missing_parts(["torch"]):
+        return 1
+    import torch
+
+    return torch.get_num_threads()
 
 
 def environment(kind: Kind) -> dict[str, str]:

@@ -26,6 +26,7 @@ from outrider.errors import ConfigError
 from outrider.monitor.process import wire
 from outrider.monitor.process.batch_frames import BatchReader
 from outrider.monitor.process.child import die_with_parent
+from outrider.parts import install_hint
 
 from .asks import Ask, AskAnswer, Name
 from .device_options import DeviceOptions
@@ -199,7 +200,8 @@ class EngineProcess:
                 sample = samples.batch(*buffers) if buffers else None
                 self._inbox.put(self._made(name, header, sample))
             except BaseException as error:  # noqa: BLE001 - a user's file may do anything; it is told
-                self._inbox.put(BuiltVersion(name, failure=f"{type(error).__name__}: {error}"))
+                failure = f"{type(error).__name__}: {error}{install_hint(error)}"
+                self._inbox.put(BuiltVersion(name, failure=failure))
 
     def _made(self, name: Name, header: Header, sample: Batch | None) -> BuiltVersion:
         source = Source.from_json(header["source"])

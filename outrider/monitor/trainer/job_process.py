@@ -6,6 +6,7 @@ by stage; why it fails is reported, and closed by the trainer.
 """
 
 import argparse
+import contextlib
 import importlib
 import json
 import logging
@@ -36,6 +37,7 @@ from outrider.monitor.process.logs import set_up
 from outrider.monitor.process.stores import open_stores
 from outrider.monitor.settings.config import Settings, load_settings
 from outrider.monitor.settings.sources import why_trained_elsewhere
+from outrider.parts import install_hint
 from outrider.user_code import innermost_line
 
 from .context import JobContext, Stopping
@@ -71,7 +73,7 @@ def run_job(context: JobContext, job: JobRow) -> str | None:
         told = isinstance(error, OutriderError)
         is_refusal = told and error.__cause__ is None  # its words say all; others need their lines
         log.error("%s failed: %s", job.id, error, exc_info=not is_refusal)
-        reason = str(error) if told else f"{type(error).__name__}: {error}"
+        reason = str(error) if told else f"{type(error).__name__}: {error}{install_hint(error)}"
         return reason if told else f"{reason}{innermost_line(error, context.settings.base)}"
     return None
 
@@ -198,7 +200,8 @@ def _told_job() -> str:
     """Id of the job, empty where none comes; meanwhile imports what jobs need."""
     if not select.select([sys.stdin], [], [], 0.0)[0]:
         for module in IMPORTED:
-            importlib.import_module(module)
+            with contextlib.suppress(ModuleNotFoundError):  # reported by the job that needs it
+                importlib.import_module(module)
     return sys.stdin.readline().strip()
 
 

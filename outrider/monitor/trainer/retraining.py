@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from sqlalchemy import Connection
 
 from outrider.assertions import Batch, Predictor
@@ -44,6 +43,7 @@ from outrider.monitor.settings.gate_policy import frozen
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import source_of, why_trained_elsewhere
+from outrider.parts import missing_parts
 
 from .context import JobContext
 from .dataset_jobs import commit_flagged
@@ -546,4 +546,7 @@ def options_of(settings: RetrainSettings, params: dict[str, Any]) -> RetrainSett
 
 def set_threads(threads: int) -> None:
     """Set the threads of one operation: more make small models slower, on a busy machine ten times."""
-    torch.set_num_threads(threads)
+    if not missing_parts(["torch"]):
+        import torch
+
+        torch.set_num_threads(threads)

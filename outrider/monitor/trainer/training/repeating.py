@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from sqlalchemy import Connection
 
 from outrider.dataops.datasets.references import open_version
@@ -31,7 +30,7 @@ def repeat(context: JobContext, job: JobRow, report: Report) -> None:
         of = jobs.get(connection, str(job.params["repeat"]))
         run = recorded_run(of)
         task = _task(context, connection, job, run)
-    changed = changes(run, run_record(task, threads=torch.get_num_threads()))
+    changed = changes(run, run_record(task))
     made = train(task, report, is_leak_refused=False)
     is_equal = made.run["digest"] == run["digest"]
     result: dict[str, Any] = {

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from sqlalchemy import Connection
 
 from outrider.dataops.datasets import versions as datasets
@@ -19,7 +18,6 @@ from outrider.dataops.loaders.arrow_cache import FOLDER
 from outrider.dataops.loaders.mapped_rows import MappedRows
 from outrider.dataops.model_kinds.content import closed_source, keep_files
 from outrider.dataops.model_kinds.source import Source
-from outrider.dataops.model_kinds.torch_models import pick_device
 from outrider.dataops.models import registry as models
 from outrider.dataops.models.lineage import Kind
 from outrider.dataops.training.dataset_rows import dataset_rows
@@ -31,6 +29,7 @@ from outrider.errors import Erased, NotFound, ValidationRefused
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import opened
 from outrider.monitor.trainer.context import JobContext
+from outrider.parts import missing_parts
 
 log = logging.getLogger(__name__)
 OPTIONS = (
@@ -126,9 +125,17 @@ def training_task(
         seed=int(options["seed"]),
         base=context.settings.base,
         work=work_folder(context, job),
-        device=str(pick_device(context.settings.worker.device)),
+        device=_device(context.settings.worker.device),
         judging=tuple(rows for rows in judging if rows is not None),
     )
+
+
+def _device(setting: str) -> str:
+    if missing_parts(["torch"]):
+        return "cpu"
+    from outrider.dataops.model_kinds.torch_models import pick_device
+
+    return str(pick_device(setting))
 
 
 def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Trained:
@@ -140,7 +147,7 @@ def train(task: TrainingTask, report: Report, *, is_leak_refused: bool) -> Train
             f"rows to learn from judge candidates too: {'; '.join(leaks)}; take them out of one of them, "
             "or set retrain.move_leaks = 'none'"
         )
-    run = run_record(task, threads=torch.get_num_threads())
+    run = run_record(task)
     began = time.monotonic()
     made = train_version(task, report)
     run["digest"] = digest_of(made)

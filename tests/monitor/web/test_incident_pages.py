@@ -13,6 +13,7 @@ from outrider.dataops.alarms.stored_incidents import get as stored
 from outrider.dataops.models import registry
 from outrider.dataops.state.database import write
 from outrider.dataops.state.improvement_tables import ChampionChange, ModelVersion
+from outrider.dataops.state.series_tables import FirstSeen
 from outrider.dataops.state.tables import FlagCount, Incident, RecordCount, table_of
 from tests.asgi import get, request
 from tests.monitor.services import every_app
@@ -153,6 +154,19 @@ def test_the_chart_shades_the_onset_and_marks_the_opening(app: FastAPI) -> None:
     assert re.search(r'<g class="onset"><title>onset between [^<]+</title><rect x="[\d.]+"', html)
     assert "<title>incident opened, " in html
     assert "version 1" in html
+
+
+def test_events_of_the_model_stand_below_the_chart(app: FastAPI, own: Sample) -> None:
+    at_us = int(own.start.timestamp() * 1e6) - AGO_US + 8_000_000
+    seen = [
+        {"model": MODEL, "kind": "prompt_version", "name": name, "at_us": at_us - before_us}
+        for name, before_us in (("p1", MINUTE_US), ("p2", 0))  # the first of a kind is no event
+    ]
+    with write(own.engine) as connection:
+        connection.execute(insert(table_of(FirstSeen)), seen)
+    html = get(app, "/incidents/i_flags").text
+    at = utc_text(at_us)[:16].replace("T", " ")
+    assert f"{at}</time> first records of prompt version p2" in html
 
 
 def test_causes_records_and_the_guarantee_stand_on_the_page(app: FastAPI) -> None:

@@ -144,12 +144,12 @@ def test_what_is_installed_chooses_the_starter_of_texts(monkeypatch: pytest.Monk
     assert starter_of(Modality.image, None) is None
     with pytest.raises(ValueError, match="--starter words: --modality text expected, got chat"):
         starter_of(Modality.chat, Starter.words)
-    monkeypatch.setattr("outrider.commands.init.find_spec", lambda name: name)
+    monkeypatch.setattr("outrider.parts._is_installed", lambda name: True)
     assert starter_of(Modality.text, None) is Starter.bert
     assert starter_of(Modality.text, Starter.words) is Starter.words
-    monkeypatch.setattr("outrider.commands.init.find_spec", lambda name: None if name == "peft" else name)
+    monkeypatch.setattr("outrider.parts._is_installed", lambda name: name != "peft")
     assert starter_of(Modality.text, None) is Starter.words
-    with pytest.raises(ValueError, match=r"pip install outrider\[hf\], or --starter words"):
+    with pytest.raises(ValueError, match=r"pip install 'outrider\[hf\]' .*, or --starter words"):
         starter_of(Modality.text, Starter.bert)
 
 

@@ -26,8 +26,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-PARTS = ("torch", "sklearn", "gx", "hf", "gpu", "onnx")
-"""Extras of ``outrider[all]``."""
 _BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
 
 
@@ -76,7 +74,7 @@ def reproducible(archive: bytes, epoch: int) -> bytes:
 def bill_of_materials(pyproject: Path) -> dict[str, Any]:
     """CycloneDX document of the project and all that it and its parts require, as installed here."""
     project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *(line for part in PARTS for line in _lines_of(project, part))]
+    lines = [*project["dependencies"], *_lines_of(project, "all")]
     own = sorted({canonicalize_name(one.name) for one in map(Requirement, lines) if _is_meant(one, "")})
     needed = required(lines)
     top = f"pkg:pypi/{project['name']}@{project['version']}"
@@ -130,10 +128,14 @@ def required(lines: Iterable[str]) -> dict[str, list[str]]:
     return needed
 
 
-def _lines_of(project: dict[str, Any], part: str) -> list[str]:
-    """Requirements of an extra; those of other extras stand there themselves."""
-    lines: list[str] = project["optional-dependencies"][part]
-    return [line for line in lines if not line.startswith(f"{project['name']}[")]
+def _lines_of(project: dict[str, Any], extra: str) -> list[str]:
+    """Requirements of an extra, and of those that it names."""
+    found: list[str] = []
+    for line in project["optional-dependencies"][extra]:
+        needed = Requirement(line)
+        own = needed.extras if needed.name == project["name"] else ()
+        found += [one for other in sorted(own) for one in _lines_of(project, other)] or [line]
+    return found
 
 
 def _component(name: str) -> dict[str, Any]:

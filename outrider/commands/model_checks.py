@@ -245,6 +245,9 @@ def training_problems(settings: "Settings", model: "ModelSettings") -> Iterator[
             yield from callable_problems(settings, f"retrain.{key}", reference)
         elif not (settings.path(reference) / "config.json").is_file():
             yield f"retrain.{key}: {settings.path(reference)} holds no config.json"
+    parts = ["torch", "hf"] if given.method == "lora" else ["torch"]
+    if given.method is not None and (lack := lack_of(parts, f"the method {given.method}")):
+        yield f"retrain.method: {lack}"
     is_meant = given.method is not None or (given.enabled and model.kind in ("torch", "hf"))
     if is_meant and given.trainer != "external" and model.why_untrained:
         yield f"retrain: {model.why_untrained}"

@@ -37,6 +37,58 @@ def test_a_category_outside_the_set_is_quarantined_by_great_expectations_alone()
     assert "expect_column_values_to_be_in_set" in verdict.quarantined[1]
 
 
+LABELS = {
+    "numbers": ([0, 11, None, 2, 1], (0, 1, 2)),
+    "floats of whole classes": ([0.0, 1.0, 1.5, None, 2.0], (0, 1, 2)),
+    "texts": (["yes", "no", "", None, "Yes"], ("yes", "no")),
+    "numbers as texts": (["0", "1", "2", None, "0"], (0, 1)),
+    "truth values": ([True, False, None, True, False], (True, False)),
+    "truth values of numbers": ([True, False, None, True, False], (0, 1)),
+    "no class": ([0, 11, None, 2, 1], ()),
+    "all null": ([None] * 5, ("yes", "no")),
+    "none of them": ([7, 8, 9, 7, 8], (0, 1, 2)),
+}
+
+
+@pytest.mark.parametrize(("labels", "classes"), LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize("ages", [[30.0, None, 41.0, np.nan, 52.0], [None] * 5], ids=["some", "none"])
+@pytest.mark.parametrize("nullable", [(), ("age",)], ids=["needed", "nullable"])
+def test_without_great_expectations_rows_are_judged_alike(
+    labels: list[object],
+    classes: tuple[object, ...],
+    ages: list[float | None],
+    nullable: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    columns = {"inputs.age": ages, "inputs.plan": list("abcde"), "label.label": labels}
+    batch = Batch.from_columns(columns, model="churn")
+    rules = Rules(classes=classes, inputs=("age", "plan"), nullable=nullable)  # type: ignore[arg-type]  # of a file
+
+    def judged() -> tuple[object, ...]:
+        try:
+            found = validate(batch, rules)
+        except ValidationRefused as refused:
+            return str(refused), dict(refused.rows)
+        verdicts = [(one.item, one.success, one.rows) for one in found.outcomes]
+        warnings = [one for one in found.summary["warnings"] if one["rule"] != "own_checks"]
+        return found.rows, found.quarantined, verdicts, warnings
+
+    with_library = judged()
+    monkeypatch.setattr("outrider.parts._is_installed", lambda module: module != "great_expectations")
+    assert judged() == with_library
+
+
+def test_without_great_expectations_what_users_expect_is_refused_with_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("outrider.parts._is_installed", lambda module: module != "great_expectations")
+    [warning] = validate(rows(), RULES).summary["warnings"]
+    assert warning["text"].startswith("nulls, classes, types and finite numbers are checked, nothing else: ")
+    own = {"type": "expect_column_to_exist", "kwargs": {"column": "inputs.age"}}
+    with pytest.raises(ValidationRefused, match=r"pip install 'outrider\[gx\]'"):
+        validate(rows(), Rules(classes=(0, 1, 2), expectations=[own]))
+
+
 def test_the_users_expectations_decide_too() -> None:
     own = {"type": "expect_column_values_to_be_between", "kwargs": {"column": "inputs.age", "max_value": 50}}
     verdict = validate(rows(), Rules(classes=(0, 1, 2), expectations=[own]))

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from deploy import release
+from outrider.parts import PARTS
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,12 +77,25 @@ def test_the_bill_names_every_dependency_with_its_version(bill: dict[str, Any]) 
     parts = {part["name"]: part for part in bill["components"]}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    assert extras["all"] == [f"outrider[{','.join(release.PARTS)}]"]
-    lines = [*project["dependencies"], *(line for part in release.PARTS for line in extras[part])]
+    lines = [*project["dependencies"], *(line for part in PARTS for line in extras[part])]
     assert {re.split(r"[><=;\[]", line)[0] for line in lines} - {"outrider"} <= parts.keys()
     assert {"starlette", "sqlalchemy", "sympy"} <= parts.keys()  # of fastapi, sqlmodel, torch
     assert not {"mypy", "ruff", "hypothesis"} & parts.keys()
     assert all(metadata.version(name).partition("+")[0] == part["version"] for name, part in parts.items())
+
+
+def test_the_parts_are_the_extras_of_the_project_and_their_packages() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+        "optional-dependencies"
+    ]
+    assert extras.keys() == {*PARTS, "all", "dev"}
+    assert extras["all"] == [f"outrider[{','.join(PARTS)}]"]
+    packages = metadata.packages_distributions()
+    for part, modules in PARTS.items():
+        own = [line for line in extras[part] if not line.startswith("outrider[")]
+        assert [re.split("[><=]", line)[0] for line in own] == [
+            packages[module][0].replace("_", "-") for module in modules
+        ]
 
 
 def test_the_bill_is_a_closed_graph(bill: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from outrider.dataops.model_kinds.source import Kind, Source
-from outrider.parts import missing_parts
 
 from .trainer import TrainedModel, TrainingTask
 
@@ -39,10 +38,10 @@ def run_record(task: TrainingTask) -> dict[str, Any]:
 
 
 def _threads() -> int:
-    if missing_parts(["torch"]):
+    try:
+        import torch
+    except ModuleNotFoundError:
         return 1
-    import torch
-
     return torch.get_num_threads()
 
 

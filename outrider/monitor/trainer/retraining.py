@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,6 @@ from outrider.monitor.settings.gate_policy import frozen
 from outrider.monitor.settings.gate_sections import FrozenPolicy
 from outrider.monitor.settings.model_sections import ModelSettings, RetrainSettings
 from outrider.monitor.settings.sources import source_of, why_trained_elsewhere
-from outrider.parts import missing_parts
 
 from .context import JobContext
 from .dataset_jobs import commit_flagged
@@ -546,7 +545,7 @@ def options_of(settings: RetrainSettings, params: dict[str, Any]) -> RetrainSett
 
 def set_threads(threads: int) -> None:
     """Set the threads of one operation: more make small models slower, on a busy machine ten times."""
-    if not missing_parts(["torch"]):
+    with suppress(ModuleNotFoundError):
         import torch
 
         torch.set_num_threads(threads)

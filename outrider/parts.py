@@ -12,8 +12,8 @@ PARTS: dict[str, tuple[str, ...]] = {
     "gpu": ("torchao",),
 }
 """Modules of each part, as ``pyproject.toml`` lists their packages."""
-_WITH_TORCH = ("torch", "hf", "gpu")
-_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+_WITH_TORCH = {"torch", "hf", "gpu"}
+_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 
 
 def missing_parts(parts: Iterable[str]) -> list[str]:
@@ -22,7 +22,9 @@ def missing_parts(parts: Iterable[str]) -> list[str]:
 
 
 def install_command(parts: Iterable[str]) -> str:
-    """Command that installs parts; torch comes as its CPU build.
+    """Command that installs parts.
+
+    A missing torch comes first, as its CPU build: else pip brings gigabytes of CUDA.
 
     Examples
     --------
@@ -30,8 +32,8 @@ def install_command(parts: Iterable[str]) -> str:
     "pip install 'outrider[gx]'"
     """
     named = sorted(set(parts))
-    index = f" --extra-index-url {_CPU_INDEX}" if {*_WITH_TORCH}.intersection(named) else ""
-    return f"pip install 'outrider[{','.join(named)}]'{index}"
+    before = f"{_TORCH} && " if _WITH_TORCH.intersection(named) and not _is_installed("torch") else ""
+    return f"{before}pip install 'outrider[{','.join(named)}]'"
 
 
 def lack_of(parts: Iterable[str], user: str) -> str | None:

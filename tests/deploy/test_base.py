@@ -41,7 +41,7 @@ from outrider.behavioral_tests import MFT
 
 test_clear = MFT(capability="knowledge", cases=[{"age": 70}, {"age": 20}], labels=[1, 0])
 """
-TORCH_INDEX = "--extra-index-url https://download.pytorch.org/whl/cpu"
+TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu && "
 
 
 @pytest.fixture(scope="module")
@@ -90,18 +90,18 @@ def test_the_packages_are_small(base_packages: Sequence[str]) -> None:
 @pytest.mark.parametrize(
     ("asked", "needed", "command"),
     [
-        (["tabular"], "tabular starter needs sklearn", "'outrider[sklearn]'"),
-        (["text"], "words starter needs sklearn", "'outrider[sklearn]'"),
-        (["chat"], "chat starter needs sklearn", "'outrider[sklearn]'"),
+        (["tabular"], "tabular starter needs sklearn", "pip install 'outrider[sklearn]'"),
+        (["text"], "words starter needs sklearn", "pip install 'outrider[sklearn]'"),
+        (["chat"], "chat starter needs sklearn", "pip install 'outrider[sklearn]'"),
         (
             ["image"],
             "image starter needs torch and safetensors and sklearn",
-            f"'outrider[sklearn,torch]' {TORCH_INDEX}",
+            f"{TORCH}pip install 'outrider[sklearn,torch]'",
         ),
         (
             ["text", "--starter", "bert"],
             "bert starter needs torch and safetensors and transformers and peft and datasets",
-            f"'outrider[hf,torch]' {TORCH_INDEX}, or --starter words",
+            f"{TORCH}pip install 'outrider[hf,torch]', or --starter words",
         ),
     ],
 )
@@ -110,7 +110,7 @@ def test_a_starter_names_what_installs_its_parts(
 ) -> None:
     folder = tmp_path / "new"
     said = run(base_python, tmp_path, env, "init", str(folder), "--modality", *asked, code=2)
-    assert said == f"the {needed}, not installed here: pip install {command}"
+    assert said == f"the {needed}, not installed here: {command}"
     assert not folder.exists()
 
 
@@ -126,7 +126,7 @@ classes = [0, 1]"""
 @pytest.mark.parametrize(
     ("lines", "needed", "command"),
     [
-        (NET, "architecture: a model of it needs torch", f"pip install 'outrider[torch]' {TORCH_INDEX}"),
+        (NET, "architecture: a model of it needs torch", f"{TORCH}pip install 'outrider[torch]'"),
         (
             'onnx = "model.onnx"\nclasses = [0, 1]',
             "onnx: a model of it needs onnx and onnxruntime",
@@ -164,7 +164,7 @@ def test_the_demo_names_what_installs_its_parts(
     base_python: Path, env: dict[str, str], tmp_path: Path
 ) -> None:
     told = run(base_python, tmp_path, env, "demo", "--once", code=3)
-    assert f"pip install 'outrider[gx,sklearn,torch]' {TORCH_INDEX}" in told
+    assert f"{TORCH}pip install 'outrider[gx,sklearn,torch]'" in told
     assert list(tmp_path.iterdir()) == []
 
 

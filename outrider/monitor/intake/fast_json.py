@@ -218,6 +218,8 @@ def _system(name: str, records: Sequence[Any]) -> pa.Array:
         return _times(values)
     try:
         if name in _RARE and values.count(values[0]) == len(values):
+            if values[0] is None:
+                return pa.nulls(len(values), SYSTEM[name])
             return pa.repeat(pa.scalar(values[0], SYSTEM[name]), len(values))
         array = pa.array(values, SYSTEM[name])
     except pa.ArrowTypeError:  # ids may be integers

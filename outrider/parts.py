@@ -45,7 +45,7 @@ def lack_of(parts: Iterable[str], user: str) -> str | None:
     return f"{user} needs {' and '.join(modules)}, not installed here: {install_command(missing)}"
 
 
-def install_hint(error: BaseException | None) -> str:
+def install_hint(error: BaseException) -> str:
     """Command that installs the module that an error names, as a clause.
 
     Examples
@@ -53,9 +53,7 @@ def install_hint(error: BaseException | None) -> str:
     >>> install_hint(ModuleNotFoundError("No module named 'great_expectations'", name="great_expectations"))
     "; pip install 'outrider[gx]'"
     """
-    while error is not None and not isinstance(error, ModuleNotFoundError):
-        error = error.__cause__
-    name = (error.name or "").partition(".")[0] if error is not None else ""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     found = next((part for part, modules in PARTS.items() if name in modules), None)
     return "" if found is None else f"; {install_command([found])}"
 

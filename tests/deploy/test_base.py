@@ -168,6 +168,19 @@ def test_the_demo_names_what_installs_its_parts(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_functions_are_compared_and_a_model_that_lacks_its_part_is_named(
+    base_python: Path, env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "model.py").write_text(f"{MODEL}\n{MODEL.replace('predict', 'other').replace('40', '60')}")
+    (tmp_path / "model.onnx").touch()
+    lines = [f'{{"inputs": {{"age": {age % 90}}}}}' for age in range(2000)]
+    (tmp_path / "traffic.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    asked = ["compare", "--production", "model.py:predict", "--from", "traffic.jsonl", "--candidate"]
+    assert "model.py:other is different" in run(base_python, tmp_path, env, *asked, "model.py:other", code=1)
+    said = run(base_python, tmp_path, env, *asked, "model.onnx", code=3)
+    assert said.count("pip install 'outrider[onnx]'") == 1
+
+
 def test_behavioral_tests_run(base_python: Path, env: dict[str, str], project: Path) -> None:
     assert "ok" in run(base_python, project, env, "test", "--model", "model.py:predict", "behavior")
 

@@ -76,7 +76,7 @@ KEPT = []
 def big(batch):
     for _ in range(40):  # never much at once
         KEPT.append(np.ones(2_500_000))
-        time.sleep(0.02)
+        time.sleep(0.06)  # 100 MB, to the limit beyond the bound, take longer than between two looks
     time.sleep(60)
 
 
